@@ -1,0 +1,30 @@
+/* tally/config.h: model descriptions from files. The only reader of JSON (jansson stays behind src/config).
+ *
+ * Outside the planner core: the core takes a tl_model.
+ */
+#ifndef TALLY_CONFIG_H
+#define TALLY_CONFIG_H
+
+#include "tally/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A Hugging Face config.json of a known family (gpt2, llama). What the file leaves out is named in model->assumed or
+ * refused; a key that would change the model in a way this build does not do is refused by name; another model_type is
+ * refused by name with what would work. Files over 16 MiB, non-JSON (an HTML page, a git-LFS pointer, a zip, a pickle,
+ * safetensors: named as what it is), duplicate keys, wrong types, negative, fractional and overflowing values are errors
+ * with file:line:column and the key. Accepts `Infinity`/`NaN` and integers beyond 64 bits where the key does not matter. */
+tl_status tl_config_read(const char *path, tl_model *model, tl_error *error) TL_MUST_CHECK;
+/* The same from text; `name` is for messages. */
+tl_status tl_config_parse(const char *text, size_t length, const char *name, tl_model *model, tl_error *error) TL_MUST_CHECK;
+
+/* MODEL as the command line takes it: a catalogue name (case-insensitive, an organisation prefix "meta-llama/" dropped), a
+ * path to a config.json, or a folder holding one. */
+tl_status tl_model_find(const char *name_or_path, tl_model *model, tl_error *error) TL_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,191 @@
+/* kernel/table.h: what a device offers to ops. Pure loops over pointers and strides: nothing here knows a tensor, a
+ * ledger or a context. An op reaches data only through a tl_kernels table; another instruction set or device is another
+ * table of the same shape. This header needs no kernel to be linked.
+ *
+ * Rules for every kernel
+ *   - Strides are in elements, may be zero (broadcast) or negative. `data` points at element [0,…,0].
+ *   - in and out never overlap, except that out[i] may be exactly in[j] (same data, same strides) where noted "in place".
+ *   - Any size may be 0. Floating dtypes: f64 computes in double; f32, bf16, f16 compute in float and round once on store.
+ *   - The result never depends on the number of threads: work is cut by shape alone, partial sums are added in a fixed
+ *     order. Inner loops are autovectorisable C; built with -ffp-contract=off.
+ *   - Kernels do not allocate: scratch comes in `work`, whose size the op declared.
+ *   - Kernels cannot fail; ops check everything before. The exception is bad data (an index out of range): the kernel
+ *     sets call->fault to 1 + the flat position of the first bad element, and leaves the output partly written.
+ */
+#ifndef TALLY_KERNEL_TABLE_H
+#define TALLY_KERNEL_TABLE_H
+
+#include "tally/dtype.h"
+
+#define TL_MAX_NDIM 8
+#define TL_MAX_IO 16
+
+typedef struct tl_engine tl_engine; /* threads, their fixed scratch blocks, cached products */
+
+typedef struct tl_array {
+    char *data;
+    tl_dtype dtype;
+    int ndim;
+    int64_t size[TL_MAX_NDIM];
+    int64_t stride[TL_MAX_NDIM];
+} tl_array;
+
+typedef struct tl_kcall {
+    tl_engine *engine;
+    int n_in, n_out;
+    tl_array in[TL_MAX_IO];
+    tl_array out[TL_MAX_IO];
+    const void *attr; /* the op's attributes, one of the structs below or NULL */
+    void *work;
+    int64_t work_bytes;
+    int64_t fault; /* 0, or 1 + flat position of the first bad index */
+} tl_kcall;
+
+typedef void tl_kernel(tl_kcall *call);
+
+/* One (batched) product: C[m,n] = A[m,k] · B[k,n], or C += when accumulate. Strides in elements; in each of A, B, C one of
+ * the two matrix strides is 1 unless the size along it is 1 (the op copies otherwise). Batches: up to 6 outer axes. */
+typedef struct tl_product {
+    tl_engine *engine;
+    tl_dtype dtype; /* of A, B and C; accumulation in f32 (f64 for f64) */
+    int64_t m, n, k;
+    const char *a, *b;
+    char *c;
+    int64_t a_row, a_col, b_row, b_col, c_row; /* c_col is 1 */
+    int n_batch;
+    int64_t batch[6], a_batch[6], b_batch[6], c_batch[6];
+    bool accumulate;
+    const char *bias; /* NULL, or n values of dtype added to each row */
+    int64_t bias_stride;
+} tl_product;
+
+/* ---- attributes ---- */
+typedef struct tl_scale_attr {
+    double factor, offset; /* out = in·factor + offset */
+} tl_scale_attr;
+typedef struct tl_fill_attr {
+    double value;
+} tl_fill_attr;
+typedef struct tl_softmax_attr {
+    double scale; /* softmax(scale·x) over the last axis */
+    bool causal;  /* row i of the second-last axis sees columns 0 … i + (columns − rows) */
+} tl_softmax_attr;
+typedef struct tl_norm_attr {
+    double epsilon;
+} tl_norm_attr;
+typedef struct tl_rotary_attr {
+    double theta;        /* base, 10000 */
+    int64_t first;       /* position of row 0 */
+    bool interleaved;    /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
+    bool inverse;        /* rotate back: the gradient */
+    /* Llama-3.1's frequency scaling; factor 0 when absent */
+    double factor, low_freq_factor, high_freq_factor;
+    int64_t original_context;
+} tl_rotary_attr;
+typedef struct tl_loss_attr {
+    int64_t ignore_index;
+} tl_loss_attr;
+typedef struct tl_random_attr {
+    uint64_t seed;      /* key, with stream */
+    uint64_t stream;    /* hash of (kind of stream, name) */
+    uint64_t first;     /* global index of element 0 */
+    double a, b;        /* normal: mean, std; uniform: low, high; truncated: mean, std; dropout: probability, unused */
+    double cut;         /* truncated normal: cut at ±cut standard deviations */
+} tl_random_attr;
+typedef struct tl_sgd_attr {
+    double lr, momentum, weight_decay;
+    bool nesterov, first; /* first: the momentum buffer starts as the gradient (PyTorch) */
+} tl_sgd_attr;
+typedef struct tl_adagrad_attr {
+    double lr, epsilon;
+} tl_adagrad_attr;
+typedef struct tl_adamw_attr {
+    double lr, beta1, beta2, epsilon, weight_decay;
+    int64_t step;      /* from 1 */
+    bool cs336;        /* CS336's order: α_t = lr·sqrt(1−β2^t)/(1−β1^t); θ −= α_t·m/(sqrt(v)+ε); then θ −= lr·λ·θ.
+                          PyTorch's: θ −= lr·λ·θ; θ −= lr/(1−β1^t) · m / (sqrt(v)/sqrt(1−β2^t) + ε) */
+} tl_adamw_attr;
+
+/* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
+#define TL_ROW_BLOCK 64
+
+typedef struct tl_kernels {
+    const char *name; /* "portable", "avx2", "avx512" */
+
+    /* The engine: `scratch` is `threads` blocks of scratch_bytes each, 64-byte aligned, owned by the caller. The calling
+     * thread is thread 0. threads ≥ 1. Products must fit the blocks. */
+    tl_status (*engine_open)(const tl_allocator *allocator, int threads, void *scratch, int64_t scratch_bytes, tl_engine **engine,
+                             tl_error *error);
+    void (*engine_close)(tl_engine *engine);
+
+    void (*product)(const tl_product *product);
+
+    /* binary, in[0], in[1] → out[0]; sizes already broadcast (stride 0); same dtype; in place on in[0] or in[1]. f*, i*. */
+    tl_kernel *add, *sub, *mul, *div;
+    /* unary, in[0] → out[0]; in place. Floats. */
+    tl_kernel *neg, *exp, *log, *sqrt, *rsqrt, *tanh, *relu, *gelu_erf, *gelu_tanh, *silu;
+    /* in[0]·factor + offset → out[0]; in place. tl_scale_attr. Floats and ints (rounded to nearest for ints). */
+    tl_kernel *scale;
+    /* derivative: in[0] = x, in[1] = gradient of the output → out[0]. (tanh: in[0] = the output.) In place on in[1]. */
+    tl_kernel *relu_backward, *gelu_erf_backward, *gelu_tanh_backward, *silu_backward, *tanh_backward;
+    /* in[0] → out[0], any dtypes: copies with conversion (float→int truncates towards zero and saturates; →bool is ≠ 0). */
+    tl_kernel *copy;
+    /* out[0] = value. tl_fill_attr. Any dtype. */
+    tl_kernel *fill;
+    /* in[0] → out[0] of the same ndim; where out.size is 1 and in.size is not, the axis is reduced. sum: in f32 (f64 for f64,
+     * i64 for ints) in a fixed pairwise order. mean: sum ÷ count. max: NaN wins. */
+    tl_kernel *sum, *mean, *max;
+    /* sum of squares of in[0] in double → out[0], one f64 element (safe for 128 × 1e19). */
+    tl_kernel *square_sum;
+    /* index (i64 out) of the first largest element along the last axis; out.ndim = in.ndim − 1. */
+    tl_kernel *argmax;
+    /* softmax over the last axis; in place. A fully masked row is all 0. tl_softmax_attr. */
+    tl_kernel *softmax;
+    /* in[0] = output y, in[1] = gradient → out[0] = scale·y·(g − Σ y·g); in place on in[1]. */
+    tl_kernel *softmax_backward;
+    /* in: x[…,D], gain[D], bias[D] (n_in 2: no bias) → out[0] y, out[1] mean f32[…], out[2] 1/std f32[…] (n_out 1: inference;
+     * f64 statistics for f64). All but the last axis flattened by the kernel. tl_norm_attr. Biased variance. */
+    tl_kernel *layer_norm;
+    /* in: x, gain, mean, rstd, gradient → out[0] dx, out[1] dgain[D], out[2] dbias[D] (n_out 2: no bias). out[i].data may be NULL:
+     * not wanted. work: 2·ceil(rows/TL_ROW_BLOCK)·D floats (doubles for f64). dx in place on the gradient. */
+    tl_kernel *layer_norm_backward;
+    /* in: x[…,D], gain[D] → out[0] y, out[1] 1/rms f32[…] (n_out 1: inference). */
+    tl_kernel *rms_norm;
+    /* in: x, gain, 1/rms, gradient → out[0] dx, out[1] dgain; data may be NULL. work: ceil(rows/TL_ROW_BLOCK)·D floats. */
+    tl_kernel *rms_norm_backward;
+    /* in[0] x[…,T,K] → out[0]; angles position·theta^(−2i/K) in double. tl_rotary_attr. In place. */
+    tl_kernel *rotary;
+    /* in: table[V,D], ids[…] (i32 or i64) → out[0] […,D]; a bad id is a fault. */
+    tl_kernel *embedding;
+    /* in: ids, gradient […,D] → out[0] table gradient [V,D], zeroed first; rows added in order of position. */
+    tl_kernel *embedding_backward;
+    /* in: logits[R,V], targets[R] → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[R]
+     * log-sum-exp (f64 for f64), out[2] f32[1] the number of counted targets (n_out 1: inference; then work holds R floats/doubles). All ignored:
+     * loss 0. Target outside [0,V) and ≠ ignore_index: a fault. tl_loss_attr. */
+    tl_kernel *cross_entropy;
+    /* in: logits, targets, lse, count, gradient of the loss (one element) → out[0] gradient of logits; 0 rows where ignored. */
+    tl_kernel *cross_entropy_backward;
+    /* in: a, b (same shape) → out[0], one element, mean of (a−b)² (f32 for 16-bit). work: ceil(n/4096) doubles. */
+    tl_kernel *mse;
+    /* in: a, b, gradient (one element) → out[0] = 2(a−b)·g/n. */
+    tl_kernel *mse_backward;
+    /* in[0] → out[0] = in·mask/(1−p), out[1] u8 mask, contiguous. Element i draws from (seed, stream, first + i). */
+    tl_kernel *dropout;
+    /* in: mask u8, gradient → out[0]; tl_random_attr.a = p. In place on the gradient. */
+    tl_kernel *dropout_backward;
+    /* out[0] (any float dtype; the bits of element i depend on (seed, stream, first + i) alone). tl_random_attr. */
+    tl_kernel *normal, *truncated_normal, *uniform;
+
+    /* Optimizer updates: one pass. in[0] gradient, out[0] parameter (in place), then states. Where a master copy exists it is
+     * out[0] and out[n_out−1] is the low-precision parameter, written from it. States may have another float dtype. */
+    tl_kernel *sgd;     /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
+    tl_kernel *adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
+    tl_kernel *adamw;   /* out: parameter, m, v, [copy] */
+} tl_kernels;
+
+/* The best table for this machine. TALLY_ISA=portable|avx2|avx512 in the environment overrides; an unknown or
+ * unavailable name is an error that lists what there is. */
+const tl_kernels *tl_kernels_for_cpu(const char *isa_or_null, tl_error *error);
+const tl_kernels *tl_kernels_portable(void); /* reference: plain loops, own product, one body */
+
+#endif
