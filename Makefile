@@ -260,8 +260,9 @@ uninstall:
 	  $(MAN_PAGES:man/%='$(INSTALLED)/share/man/man1/%')
 	-rmdir '$(INSTALLED)/include/tally'
 
+# --one-file-system: a chroot that tools/clean-machine.sh could not leave may still have /dev mounted in it.
 clean:
-	rm -rf build
+	rm -rf --one-file-system build
 
 help:
 	@echo 'make            build/tally, build/libtally.a, build/$(SONAME)'
@@ -280,4 +281,4 @@ help:
 
 FORCE:
 
--include $(shell find $(BUILD) -name '*.d' -not -path '*/chroot*' 2>/dev/null)
+-include $(shell find $(addprefix $(BUILD)/,obj wasm bench examples bin) -name '*.d' 2>/dev/null)
