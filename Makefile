@@ -83,6 +83,8 @@ TALLY := $(if $(CLI_SOURCES),$(BUILD)/tally)
 SHARED := $(if $(SANITIZE),,$(BUILD)/$(SONAME))
 
 .DELETE_ON_ERROR:
+# Made by one rule and used by another, and kept all the same.
+.SECONDARY: $(GENERATED)
 .SUFFIXES:
 .PHONY: all examples demo demo-run test test-run test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
   clean wasm wasm-run help packages FORCE

@@ -91,7 +91,7 @@ in_chroot() {
 }
 echo "== clone $(git rev-parse --short HEAD)"
 git bundle create --quiet "$base/root/tally.bundle" HEAD || fail 'could not bundle the repository'
-in_chroot "$base" git clone --quiet /root/tally.bundle /root/tally || fail 'could not clone in the chroot'
+in_chroot "$base" git -c advice.detachedHead=false clone --quiet /root/tally.bundle /root/tally || fail 'could not clone in the chroot'
 [ -z "${STOP_AFTER_CLONE:-}" ] || {
     in_chroot "$base" ls /root/tally
     exit 0

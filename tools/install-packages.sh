@@ -18,7 +18,7 @@ for section in "$@"; do
 done
 
 if ! command -v dpkg >/dev/null 2>&1; then
-    echo "install-packages: not a Debian system; these must be here already (Debian names):" $wanted >&2
+    echo "install-packages: not a Debian system; these must be here already (Debian names): $wanted" >&2
     exit 0
 fi
 

@@ -12,6 +12,7 @@ NM=llvm-nm$version
 command -v "$NM" >/dev/null 2>&1 || NM=llvm-nm
 
 exports=
+# shellcheck disable=SC2013 # words are wanted
 for name in $(sed 's/#.*//' "$list"); do
     exports="$exports -Wl,--export=$name"
 done
@@ -31,7 +32,7 @@ fi
 # Imports in the file: a module name and a field name, both WASI's.
 foreign=$("$NM" --undefined-only "$output" 2>/dev/null | awk '{ print $NF }' | grep -v -E '^(__imported_)?(wasi_|__wasi)' || true)
 if [ -n "$foreign" ]; then
-    echo "link-wasm: imports that a page does not offer:" $foreign >&2
+    echo "link-wasm: imports that a page does not offer: $foreign" >&2
     rm -f "$output"
     exit 1
 fi
