@@ -44,6 +44,7 @@ HAVE_HWLOC := $(call have,hwloc.h)
 HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
 LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
 CLI_LDLIBS := -lsmartcols
+CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
 LDFLAGS ?=
 
 # ---- sources --------------------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ BODY_SOURCES := $(wildcard src/kernel/body/*.c)
 CLI_SOURCES := $(wildcard cli/*.c)
 GENERATORS := $(wildcard tools/gen_*.sh)
 GENERATED := $(GENERATORS:tools/gen_%.sh=$(BUILD)/gen/%.c)
-GENERATOR_INPUTS := $(wildcard src/op/*.c models/* hardware/*)
+GENERATOR_INPUTS := $(wildcard src/op/*.c models/* hardware/* tools/*.awk)
 TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SCRIPTS := $(wildcard tests/*.sh)
 TEST_HELPERS := $(filter-out tests/test_%,$(wildcard tests/*.c))
@@ -116,7 +117,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 
 $(BUILD)/obj/cli/%.o: cli/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. -c $< -o $@
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. $(CLI_CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
