@@ -169,7 +169,8 @@ $(FUZZERS): $(BUILD)/bin/%: fuzz/%.c $(BUILD)/libtally.a $(BUILD)/flags
 # ---- running --------------------------------------------------------------------------------------------------------
 # `packages` may install the compiler that the rest needs, so what follows is a make that starts after it.
 CC_SECTION := $(if $(findstring clang,$(CC)),clang)
-SUBMAKE = +@$(MAKE) --no-print-directory
+# Whoever types `make demo` has not thought of -j.
+SUBMAKE = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
 packages:
 	@sh tools/install-packages.sh build test $(CC_SECTION)
@@ -227,7 +228,8 @@ WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base
   $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out src/hw/machine%,$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)
-WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o)
+WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o) \
+  $(BUILD)/wasm/tools/wasm_stack.o
 WASM_TARGET := --target=wasm32-wasi --sysroot=/usr
 WASM_CFLAGS := $(WASM_TARGET) -std=c11 -D_GNU_SOURCE -O2 -g0 $(WARNINGS) $(FLOATING)
 
@@ -240,6 +242,10 @@ wasm-run: $(BUILD)/tally-core.wasm
 $(BUILD)/wasm/src/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
 	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+
+$(BUILD)/wasm/tools/%.o: tools/%.c Makefile
+	@mkdir -p $(@D)
+	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -c $< -o $@
 
 $(BUILD)/wasm/gen/%.o: $(BUILD)/gen/%.c Makefile
 	@mkdir -p $(@D)
