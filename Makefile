@@ -44,6 +44,7 @@ HAVE_HWLOC := $(call have,hwloc.h)
 HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
 LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
 CLI_LDLIBS := -lsmartcols
+CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
 LDFLAGS ?=
 
 # ---- sources --------------------------------------------------------------------------------------------------------
@@ -53,7 +54,7 @@ BODY_SOURCES := $(wildcard src/kernel/body/*.c)
 CLI_SOURCES := $(wildcard cli/*.c)
 GENERATORS := $(wildcard tools/gen_*.sh)
 GENERATED := $(GENERATORS:tools/gen_%.sh=$(BUILD)/gen/%.c)
-GENERATOR_INPUTS := $(wildcard src/op/*.c models/* hardware/*)
+GENERATOR_INPUTS := $(wildcard src/op/*.c models/* hardware/* tools/*.awk)
 TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SCRIPTS := $(wildcard tests/*.sh)
 TEST_HELPERS := $(filter-out tests/test_%,$(wildcard tests/*.c))
@@ -116,7 +117,7 @@ $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 
 $(BUILD)/obj/cli/%.o: cli/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. -c $< -o $@
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. $(CLI_CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -168,7 +169,8 @@ $(FUZZERS): $(BUILD)/bin/%: fuzz/%.c $(BUILD)/libtally.a $(BUILD)/flags
 # ---- running --------------------------------------------------------------------------------------------------------
 # `packages` may install the compiler that the rest needs, so what follows is a make that starts after it.
 CC_SECTION := $(if $(findstring clang,$(CC)),clang)
-SUBMAKE = +@$(MAKE) --no-print-directory
+# Whoever types `make demo` has not thought of -j.
+SUBMAKE = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
 
 packages:
 	@sh tools/install-packages.sh build test $(CC_SECTION)
@@ -226,7 +228,8 @@ WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base
   $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out src/hw/machine%,$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)
-WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o)
+WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o) \
+  $(BUILD)/wasm/tools/wasm_stack.o
 WASM_TARGET := --target=wasm32-wasi --sysroot=/usr
 WASM_CFLAGS := $(WASM_TARGET) -std=c11 -D_GNU_SOURCE -O2 -g0 $(WARNINGS) $(FLOATING)
 
@@ -239,6 +242,10 @@ wasm-run: $(BUILD)/tally-core.wasm
 $(BUILD)/wasm/src/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
 	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+
+$(BUILD)/wasm/tools/%.o: tools/%.c Makefile
+	@mkdir -p $(@D)
+	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -c $< -o $@
 
 $(BUILD)/wasm/gen/%.o: $(BUILD)/gen/%.c Makefile
 	@mkdir -p $(@D)

@@ -58,6 +58,8 @@ includes 'layers: an unknown layer is found' 'no layer known' src/helpers/x.c '"
 includes 'layers: a way instead of a name is found' 'not the way' src/op/add.c '"op/../plan/plan.h"'
 includes 'layers: cli with public headers is allowed' clean cli/plan.c '"tally/plan.h"'
 includes 'layers: cli with its own headers is allowed' clean cli/plan.c '"cli/verb.h"'
+includes 'layers: cli with a header beside it is allowed' clean cli/verb.h '"verb.h"'
+includes 'layers: cli with a header that is not beside it is found' 'cli includes' cli/plan.c '"verb.h"'
 includes 'layers: cli with an internal header is found' 'cli includes' cli/plan.c '"plan/plan.h"'
 includes 'layers: a public header with an internal one is found' 'public headers only' include/tally/x.h '"op/op.h"'
 includes 'layers: jansson in src/config is allowed' clean src/config/x.c '<jansson.h>'

@@ -25,15 +25,21 @@ if calls=$("$NM" -A --undefined-only "$@" | grep -E " U ($libm)[fl]?\$"); then
     exit 1
 fi
 
-# shellcheck disable=SC2086 # a list of options
-"$WASM_CC" --target=wasm32-wasi --sysroot=/usr -mexec-model=reactor -O2 -Wl,--no-entry -Wl,--fatal-warnings \
-    -Wl,-z,stack-size=1048576 $exports -o "$output" "$@"
-
-# Imports in the file: a module name and a field name, both WASI's.
-foreign=$("$NM" --undefined-only "$output" 2>/dev/null | awk '{ print $NF }' | grep -v -E '^(__imported_)?(wasi_|__wasi)' || true)
+# Twice: first with everything kept, so that a kernel called from a function nobody exports yet is found; then for use.
+link() {
+    "$WASM_CC" --target=wasm32-wasi --sysroot=/usr -mexec-model=reactor -O2 -Wl,--no-entry -Wl,--fatal-warnings \
+        -Wl,-z,stack-size=1048576 "$@"
+}
+trap 'rm -f "$output.check"' EXIT
+link -Wl,--no-gc-sections -Wl,--error-limit=0 -o "$output.check" "$@"
+foreign=$("obj2yaml$version" "$output.check" | awk '
+    $1 == "-" && $2 == "Module:" { module = $3 }
+    $1 == "Field:" && module != "" { if (module != "wasi_snapshot_preview1") print module "." $2; module = "" }')
 if [ -n "$foreign" ]; then
     echo "link-wasm: imports that a page does not offer: $foreign" >&2
-    rm -f "$output"
     exit 1
 fi
+
+# shellcheck disable=SC2086 # a list of options
+link -Wl,--strip-all $exports -o "$output" "$@"
 echo "$output: $(wc -c <"$output") bytes"
