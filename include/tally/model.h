@@ -64,6 +64,10 @@ int tl_catalogue_count(void);
 /* Entry i; description is one line. */
 const char *tl_catalogue_name(int index);
 const char *tl_catalogue_note(int index);
+/* The exact parameter count published with the model, or 0 where none or only a rounded one is; never computed. */
+int64_t tl_catalogue_parameters(int index);
+/* Where the row's shapes and count come from. */
+const char *tl_catalogue_source(int index);
 tl_status tl_catalogue_model(const char *name, tl_model *model, tl_error *error) TL_MUST_CHECK; /* unknown: names the nearest */
 
 #ifdef __cplusplus

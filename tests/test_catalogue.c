@@ -1,0 +1,273 @@
+/* The built-in models: names, shapes against the facts given, and what a description may not be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tally/model.h"
+
+static tl_model get(const char *name) {
+    tl_model model;
+    tl_error error = {0};
+    if (tl_catalogue_model(name, &model, &error) != TL_OK)
+        fail_msg("%s: %s", name, error.message);
+    return model;
+}
+
+static int index_of(const char *name) {
+    for (int i = 0; i < tl_catalogue_count(); i++)
+        if (strcmp(tl_catalogue_name(i), name) == 0)
+            return i;
+    fail_msg("%s is not in the catalogue", name);
+    return -1;
+}
+
+static void every_row_is_a_model(void **state) {
+    (void)state;
+    assert_true(tl_catalogue_count() >= 40);
+    for (int i = 0; i < tl_catalogue_count(); i++) {
+        tl_model model = get(tl_catalogue_name(i));
+        tl_error error = {0};
+        assert_string_equal(model.name, tl_catalogue_name(i));
+        assert_int_equal(tl_model_check(&model, &error), TL_OK);
+        assert_true(tl_catalogue_note(i)[0] != '\0' && tl_catalogue_source(i)[0] != '\0');
+        assert_null(strchr(tl_catalogue_note(i), '\n'));
+        assert_true(tl_catalogue_parameters(i) >= 0);
+        assert_true(model.source_layers.text[0] != '\0' && model.source_width.text[0] != '\0');
+        assert_int_equal(model.n_assumed, 0);
+        assert_int_equal(model.n_ignored, 0);
+    }
+    assert_null(tl_catalogue_name(-1));
+    assert_null(tl_catalogue_name(tl_catalogue_count()));
+    assert_null(tl_catalogue_note(tl_catalogue_count()));
+    assert_null(tl_catalogue_source(-1));
+    assert_int_equal(tl_catalogue_parameters(-1), 0);
+}
+
+static void names_come_in_every_spelling(void **state) {
+    static const struct {
+        const char *asked, *name;
+    } cases[] = {
+        {"gpt2", "gpt2"},
+        {"GPT2-XL", "gpt2-xl"},
+        {"openai-community/gpt2-medium", "gpt2-medium"},
+        {"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
+        {"meta-llama/Meta-Llama-3.1-405B", "llama-3.1-405b"},
+        {"Llama_3.1_8B", "llama-3.1-8b"},
+        {"gpt3", "gpt3-175b"},
+        {"gpt3-125m", "gpt3-small"},
+        {"HuggingFaceTB/SmolLM2-135M", "smollm2-135m"},
+        {"codellama/CodeLlama-34b-hf", "codellama-34b"},
+        {"cruncher", "cruncher"},
+        {"CS336-GPT2-XL-Ungated", "cs336-gpt2-xl-ungated"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(get(cases[i].asked).name, cases[i].name);
+}
+
+static void unknown_names_get_the_nearest(void **state) {
+    static const struct {
+        const char *asked, *says;
+    } cases[] = {
+        {"gpt2-xxl", "gpt2-xl"},      {"lama-3-8b", "llama-3-8b"},      {"llama-3.1-405", "llama-3.1-405b"},
+        {"llama-2-7bb", "llama-2-7b"}, {"gpt-2", "gpt2"},               {"cs336-gpt2", "cs336-gpt2-"},
+        {"zebra", "config.json"},     {"", "no model \"\""},            {"a/b/", "no model"},
+        {"gpt2\n\x1b[31m", "gpt2??[31m"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        tl_model model;
+        tl_error error = {0};
+        tl_status status = tl_catalogue_model(cases[i].asked, &model, &error);
+        assert_int_equal(status, TL_ERR_NOT_FOUND);
+        if (strstr(error.message, cases[i].says) == NULL)
+            fail_msg("%s: %s", cases[i].asked, error.message);
+    }
+    {
+        tl_model model;
+        tl_error error = {0};
+        assert_int_equal(tl_catalogue_model(NULL, &model, &error), TL_ERR_NOT_FOUND);
+    }
+}
+
+static void symbols_say_where_they_come_from(void **state) {
+    /* UX.md: "F 6400 = 4·D assumed by gpt2" */
+    tl_model xl = get("gpt2-xl"), eight = get("llama-3-8b"), one = get("llama-3.2-1b"), seven = get("llama-7b");
+    (void)state;
+    assert_int_equal(xl.ff, 6400);
+    assert_string_equal(xl.source_ff.text, "4·D assumed by gpt2");
+    assert_non_null(strstr(xl.source_layers.text, "n_layer"));
+    assert_non_null(strstr(xl.source_width.text, "n_embd"));
+    assert_non_null(strstr(xl.source_width.text, "catalogue"));
+    assert_string_equal(xl.source_head_size.text, "D/H");
+    assert_non_null(strstr(eight.source_kv_heads.text, "num_key_value_heads"));
+    assert_string_equal(eight.source_head_size.text, "D/H");
+    assert_non_null(strstr(one.source_head_size.text, "head_dim"));
+    assert_non_null(strstr(seven.source_kv_heads.text, "H"));
+}
+
+static void cs336_rows_are_the_handouts_model(void **state) {
+    /* cs336.md: 48 layers, 1600 wide, 25 heads, d_ff 6400; 2,127,057,600 gated and 1,635,537,600 ungated parameters; 8,256 in the
+     * Cruncher of lecture 2. */
+    tl_model xl = get("cs336-gpt2-xl"), ungated = get("cs336-gpt2-xl-ungated"), cruncher = get("cruncher");
+    (void)state;
+    assert_int_equal(xl.family, TL_FAMILY_LLAMA);
+    assert_true(xl.gated && !xl.tied && xl.rope_interleaved && !xl.learned_positions && !xl.attention_bias && !xl.mlp_bias);
+    assert_int_equal(xl.layers, 48);
+    assert_int_equal(xl.width, 1600);
+    assert_int_equal(xl.heads, 25);
+    assert_int_equal(xl.kv_heads, 25);
+    assert_int_equal(xl.head_size, 64);
+    assert_int_equal(xl.ff, 6400);
+    assert_int_equal(xl.vocab, 50257);
+    assert_int_equal(xl.context, 1024);
+    assert_true(!ungated.gated && ungated.ff == 6400);
+    assert_true(tl_catalogue_parameters(index_of("cs336-gpt2-small")) == 190460160);
+    assert_true(tl_catalogue_parameters(index_of("cs336-gpt2-medium")) == 505629696);
+    assert_true(tl_catalogue_parameters(index_of("cs336-gpt2-large")) == 1072469760);
+    assert_true(tl_catalogue_parameters(index_of("cs336-gpt2-xl")) == 2127057600);
+    assert_true(tl_catalogue_parameters(index_of("cs336-gpt2-xl-ungated")) == 1635537600);
+    assert_int_equal(cruncher.family, TL_FAMILY_CRUNCHER);
+    assert_int_equal(cruncher.width, 64);
+    assert_int_equal(cruncher.layers, 2);
+    assert_int_equal(tl_catalogue_parameters(index_of("cruncher")), 8256);
+}
+
+static void gpt3_rows_are_table_2_1(void **state) {
+    /* arXiv:2005.14165 Table 2.1: layers, d_model, heads, head size; where it contradicts itself, see models/README.md */
+    static const struct {
+        const char *name;
+        int layers, width, heads, head_size;
+    } rows[] = {
+        {"gpt3-small", 12, 768, 12, 64},     {"gpt3-medium", 24, 1024, 16, 64},   {"gpt3-large", 24, 1536, 16, 96},
+        {"gpt3-xl", 24, 2048, 16, 128},      {"gpt3-2.7b", 32, 2560, 32, 80},     {"gpt3-6.7b", 32, 4096, 32, 128},
+        {"gpt3-13b", 40, 5120, 40, 128},     {"gpt3-175b", 96, 12288, 96, 128},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tl_model model = get(rows[i].name);
+        assert_int_equal(model.family, TL_FAMILY_GPT2);
+        assert_int_equal(model.layers, rows[i].layers);
+        assert_int_equal(model.width, rows[i].width);
+        assert_int_equal(model.heads, rows[i].heads);
+        assert_int_equal(model.head_size, rows[i].head_size);
+        assert_int_equal(model.ff, 4 * rows[i].width);
+        assert_int_equal(model.vocab, 50257);
+        assert_int_equal(model.context, 2048);
+        assert_true(model.tied && model.learned_positions);
+    }
+    assert_non_null(strstr(tl_catalogue_note(index_of("gpt3-13b")), "5140"));
+    assert_non_null(strstr(tl_catalogue_note(index_of("gpt3-xl")), "24 heads"));
+}
+
+static void shapes_agree_with_the_facts_given(void **state) {
+    const char *shared = getenv("TALLY_SHARED");
+    char path[512], line[1024];
+    int rows = 0;
+    FILE *file;
+    (void)state;
+    snprintf(path, sizeof path, "%s/data/models.csv", shared != NULL ? shared : "../shared");
+    file = fopen(path, "r");
+    if (file == NULL) {
+        print_message("%s is not there: catalogue not compared with it\n", path);
+        skip();
+        return;
+    }
+    while (fgets(line, sizeof line, file) != NULL) {
+        char *field[18] = {line};
+        int count = 1;
+        tl_model model;
+        tl_error error = {0};
+        for (char *c = line; *c != '\0' && count < 18; c++)
+            if (*c == ',') {
+                *c = '\0';
+                field[count++] = c + 1;
+            }
+        if (count < 18 || tl_catalogue_model(field[0], &model, &error) != TL_OK)
+            continue;
+        /* model,layers,d_model,heads,kv_heads,head_dim,d_ff,vocab,tied,gated,norm,notes,4 empty,computed,known */
+        assert_true(model.layers == strtoll(field[1], NULL, 10));
+        assert_true(model.width == strtoll(field[2], NULL, 10));
+        assert_true(model.heads == strtoll(field[3], NULL, 10));
+        assert_true(model.kv_heads == strtoll(field[4], NULL, 10));
+        assert_true(model.head_size == strtoll(field[5], NULL, 10));
+        assert_true(model.ff == strtoll(field[6], NULL, 10));
+        assert_true(model.vocab == strtoll(field[7], NULL, 10));
+        assert_true(model.tied == (field[8][0] == '1'));
+        assert_true(model.gated == (field[9][0] == '1'));
+        assert_true(tl_catalogue_parameters(index_of(model.name)) == strtoll(field[17], NULL, 10));
+        rows++;
+    }
+    fclose(file);
+    /* four GPT-2, four LLaMA, three Llama 2, three Llama 3.1, Llama 3.2 1B, Mistral 7B v0.3 */
+    assert_int_equal(rows, 16);
+}
+
+static void check_refuses_what_cannot_be_built(void **state) {
+    tl_model model;
+    tl_error error;
+    (void)state;
+#define REFUSES(base, change, says)                                                                                                \
+    do {                                                                                                                           \
+        model = get(base);                                                                                                         \
+        memset(&error, 0, sizeof error);                                                                                           \
+        change;                                                                                                                    \
+        assert_int_not_equal(tl_model_check(&model, &error), TL_OK);                                                               \
+        if (strstr(error.message, says) == NULL)                                                                                   \
+            fail_msg("%s", error.message);                                                                                         \
+    } while (0)
+    REFUSES("gpt2", model.layers = 0, "layers (N) is 0");
+    REFUSES("gpt2", model.layers = -12, "layers (N) is -12");
+    REFUSES("gpt2", model.layers = INT64_MAX, "9223372036854775807");
+    REFUSES("gpt2", model.width = 770, "D = 770");
+    REFUSES("gpt2", model.width = INT64_MIN, "width (D)");
+    REFUSES("gpt2", model.head_size = 128, "12·128");
+    REFUSES("gpt2", model.kv_heads = 4, "not 4 for 12");
+    REFUSES("gpt2", model.learned_positions = false, "learned positions");
+    REFUSES("gpt2", model.vocab = 0, "vocabulary (V)");
+    REFUSES("gpt2", model.context = -1, "context (C)");
+    REFUSES("gpt2", model.ff = 0, "feed-forward size (F)");
+    REFUSES("gpt2", model.dropout_attention = 1, "dropout_attention");
+    REFUSES("gpt2", model.dropout_residual = -0.1, "dropout_residual");
+    REFUSES("gpt2", model.norm_epsilon = 0.0 / 0.0, "norm_epsilon");
+    REFUSES("gpt2", model.init_std = 1.0 / 0.0, "init_std");
+    REFUSES("gpt2", model.family = (tl_family)7, "family 7");
+    REFUSES("llama-3-8b", model.kv_heads = 5, "32 heads (H)");
+    REFUSES("llama-3-8b", model.head_size = 127, "127 is odd");
+    REFUSES("llama-3-8b", model.rope_theta = 0, "rope_theta");
+    REFUSES("llama-3.1-8b", model.rope_high_freq = 1, "rope_high_freq");
+    REFUSES("llama-3-8b", (model.vocab = INT64_C(1) << 40, model.width = INT64_C(1) << 40), "63 bits");
+    REFUSES("llama-3-8b", model.context = INT64_C(1) << 32, "H·C²");
+    REFUSES("cruncher", model.layers = 0, "layers (N)");
+    REFUSES("cruncher", model.width = INT64_C(1) << 40, "63 bits");
+#undef REFUSES
+    /* The largest known shapes pass with room: 405B at a context of ten million. */
+    model = get("llama-3.1-405b");
+    model.context = 10485760;
+    memset(&error, 0, sizeof error);
+    assert_int_equal(tl_model_check(&model, &error), TL_OK);
+    assert_string_equal(tl_family_name(TL_FAMILY_GPT2), "gpt2");
+    assert_string_equal(tl_family_name(TL_FAMILY_LLAMA), "llama");
+    assert_string_equal(tl_family_name(TL_FAMILY_CRUNCHER), "cruncher");
+    assert_string_equal(tl_family_name((tl_family)7), "unknown");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_row_is_a_model),
+        cmocka_unit_test(names_come_in_every_spelling),
+        cmocka_unit_test(unknown_names_get_the_nearest),
+        cmocka_unit_test(symbols_say_where_they_come_from),
+        cmocka_unit_test(cs336_rows_are_the_handouts_model),
+        cmocka_unit_test(gpt3_rows_are_table_2_1),
+        cmocka_unit_test(shapes_agree_with_the_facts_given),
+        cmocka_unit_test(check_refuses_what_cannot_be_built),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
