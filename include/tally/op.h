@@ -144,7 +144,7 @@ struct tl_case {
         bool fixed_dtype; /* this input keeps its dtype */
         bool fixed_layout; /* must be contiguous and not overlap (written in place) */
     } in[TL_MAX_IO];
-    _Alignas(16) char attr[256];
+    _Alignas(16) char attr[512];
     bool in_place, random; /* writes an input; draws random numbers (values compared by property) */
     double tolerance;      /* relative, for f32 against the reference; 0: exact */
 };

@@ -102,6 +102,8 @@ tl_tensor *tl_mse_(tl_tensor *a, tl_tensor *b, const char *site); /* mean (a−b
 tl_tensor *tl_fill_(tl_tensor *x, double value, const char *site);
 tl_tensor *tl_accumulate_(tl_tensor *into, tl_tensor *x, const char *site); /* into += x, same shape and dtype */
 tl_tensor *tl_scale_into_(tl_tensor *x, double factor, const char *site);
+/* x ·= min(1, max_norm/(√total + 1e-6)); total: one f64 value, the sum of squares over all gradients. */
+tl_tensor *tl_clip_scale_(tl_tensor *x, tl_tensor *total, double max_norm, const char *site);
 /* Random fills. Element i depends on (seed_init, name, first + i) alone: any sharding initialises alike. */
 tl_tensor *tl_normal_(tl_tensor *x, double mean, double std, const char *name, int64_t first, const char *site);
 tl_tensor *tl_truncated_normal_(tl_tensor *x, double mean, double std, double cut, const char *name, int64_t first,

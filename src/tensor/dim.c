@@ -95,6 +95,36 @@ tl_dim tl_dim_div(tl_ctx *ctx, tl_dim a, tl_dim b) {
     return (tl_dim){.size = a.size / b.size, .formula = formula};
 }
 
+/* The symbol with this definition, or a new one. */
+static const tl_poly *invented_symbol(tl_ctx *ctx, const char *definition, int64_t value) {
+    const tl_symbol *symbols = NULL;
+    int count = tl_space_symbols(ctx->space, &symbols);
+    for (int i = 0; i < count; i++)
+        if (symbols[i].value == value && strcmp(symbols[i].source, definition) == 0)
+            return tl_poly_symbol(ctx->space, symbols[i].name, value, definition);
+    char name[16];
+    snprintf(name, sizeof name, "X%d", ++ctx->invented);
+    return tl_poly_symbol(ctx->space, name, value, definition);
+}
+
+tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b) {
+    if (b <= 0 || a.size < 0) {
+        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "size %lld cannot be divided, rounding up, by %lld; a positive number would work",
+                    (long long)a.size, (long long)b);
+        return (tl_dim){0};
+    }
+    tl_dim up = {.size = a.size / b + (a.size % b != 0)};
+    int64_t numerator, denominator;
+    if (!ctx->space || !a.formula || tl_poly_is_constant(a.formula, &numerator, &denominator))
+        return tl_dim_fixed(ctx, up);
+    const char *over = tl_poly_text(ctx->space, a.formula, TL_FORMULA_SYMBOLS);
+    char definition[160];
+    snprintf(definition, sizeof definition, "ceil((%s)/%lld)", over ? over : "?", (long long)b);
+    up.formula = invented_symbol(ctx, definition, up.size);
+    space_check(ctx);
+    return up;
+}
+
 void tl_dim_assume_equal(tl_ctx *ctx, tl_dim a, tl_dim b) {
     if (!ctx->space || !a.formula || !b.formula || a.formula == b.formula)
         return;
