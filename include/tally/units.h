@@ -14,7 +14,8 @@ extern "C" {
 
 typedef enum tl_units { TL_UNITS_SI, TL_UNITS_IEC } tl_units;
 
-/* Exact whole counts: "70B", "1.5T", "15e12", "1_000_000", "1,000". Case matters only for "m" (refused: use M).
+/* Exact whole counts: "70B", "1.5T", "15e12", "1_000_000", "1,000". Case matters only for "m" (refused: use M)
+ * and "1e" (refused as an exponent without digits: use 1E).
  * Not whole, negative, empty, trailing text or > 2^127: an error that quotes the text. */
 tl_status tl_parse_count(const char *text, tl_u128 *value, tl_error *error) TL_MUST_CHECK;
 /* The same, limited to int64. */

@@ -17,8 +17,12 @@
 
 #include "tally/dtype.h"
 
+#ifndef TL_MAX_NDIM
 #define TL_MAX_NDIM 8
+#endif
+#ifndef TL_MAX_IO
 #define TL_MAX_IO 16
+#endif
 
 typedef struct tl_engine tl_engine; /* threads, their fixed scratch blocks, cached products */
 

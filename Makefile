@@ -1,0 +1,299 @@
+# tally: one Makefile, not recursive. `make help` lists the targets.
+#
+# Two things decide its shape. A fresh machine has git and make and nothing else, so reading this file needs no compiler:
+# `make demo` and `make test` first install what tools/packages.txt names and then start make again. And every folder is
+# globbed, so that a new op, verb or test is one new file and no line here.
+#
+#   BUILD=build/asan SANITIZE=address,undefined   another build beside the plain one (test-asan, test-tsan and fuzz do this)
+#   CC=clang-14                                   another compiler; a change of compiler or flags rebuilds everything
+
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+BUILD ?= build
+SANITIZE ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
+FUZZ_SECONDS ?= 20
+FUZZ_CC ?= clang-14
+TEST_TIMEOUT ?= 300
+WASM_CC ?= clang-14
+
+VERSION := $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' include/tally/base.h)
+SONAME := libtally.so.0
+MACHINE := $(shell uname -m)
+
+# ---- flags ----------------------------------------------------------------------------------------------------------
+# -ffp-contract=off: + − × ÷ √ agree bit for bit across instruction sets. -fno-math-errno: √ is one instruction.
+OPTIMIZE := $(if $(SANITIZE),-O1,-O2) -g
+BODY_OPTIMIZE := $(if $(SANITIZE),-O1,-O3)
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+FLOATING := -ffp-contract=off -fno-math-errno
+# gcc would let another library replace our own functions at run time; saying no keeps -fPIC as fast as without.
+PIC := -fPIC -fno-semantic-interposition
+SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer $(if $(findstring undefined,$(SANITIZE)),-fno-sanitize-recover=all))
+CFLAGS ?=
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE $(OPTIMIZE) $(WARNINGS) $(FLOATING) $(PIC) $(SANITIZE_FLAGS) $(HAVE) $(CFLAGS)
+DEPENDENCIES = -MMD -MP
+
+# A header found is a macro and a library; without oneDNN the reference product serves, without hwloc the topology is
+# read from sysfs. Everything else is required, and a compile error names it.
+have = $(shell printf '\043include <%s>\n' '$1' | $(CC) -E -x c - >/dev/null 2>&1 && echo yes)
+HAVE_DNNL := $(call have,dnnl.h)
+HAVE_HWLOC := $(call have,hwloc.h)
+HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
+LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
+CLI_LDLIBS := -lsmartcols
+CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
+LDFLAGS ?=
+
+# ---- sources --------------------------------------------------------------------------------------------------------
+# src/dist needs MPI and is not part of the plain library.
+LIB_SOURCES := $(filter-out src/dist/%,$(wildcard src/*/*.c))
+BODY_SOURCES := $(wildcard src/kernel/body/*.c)
+CLI_SOURCES := $(wildcard cli/*.c)
+GENERATORS := $(wildcard tools/gen_*.sh)
+GENERATED := $(GENERATORS:tools/gen_%.sh=$(BUILD)/gen/%.c)
+GENERATOR_INPUTS := $(wildcard src/op/*.c models/* hardware/* tools/*.awk)
+TEST_SOURCES := $(wildcard tests/test_*.c)
+TEST_SCRIPTS := $(wildcard tests/*.sh)
+TEST_HELPERS := $(filter-out tests/test_%,$(wildcard tests/*.c))
+BENCH_SOURCES := $(wildcard bench/bench_*.c)
+FUZZ_SOURCES := $(wildcard fuzz/fuzz_*.c)
+EXAMPLE_SOURCES := $(wildcard examples/*.c)
+HEADERS := $(wildcard include/tally/*.h)
+MAN_PAGES := $(wildcard man/*.1)
+
+# One body, compiled once per instruction set; the table is chosen at run time.
+ISAS := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
+ISA_FLAGS_portable :=
+ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
+ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
+
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) \
+  $(foreach isa,$(ISAS),$(BODY_SOURCES:src/kernel/body/%.c=$(BUILD)/obj/body/$(isa)/%.o))
+CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
+HELPER_OBJECTS := $(TEST_HELPERS:%.c=$(BUILD)/obj/%.o)
+TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+BENCHES := $(BENCH_SOURCES:bench/%.c=$(BUILD)/bench/%)
+EXAMPLES := $(EXAMPLE_SOURCES:examples/%.c=$(BUILD)/examples/%)
+FUZZERS := $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/bin/%)
+
+TALLY := $(if $(CLI_SOURCES),$(BUILD)/tally)
+# A sanitizer's runtime belongs to the program, so those builds make no shared library.
+SHARED := $(if $(SANITIZE),,$(BUILD)/$(SONAME))
+
+.DELETE_ON_ERROR:
+# Made by one rule and used by another, and kept all the same.
+.SECONDARY: $(GENERATED)
+.SUFFIXES:
+.PHONY: all examples demo demo-run test test-run build-tests test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
+  clean wasm wasm-run help packages FORCE
+
+all: $(TALLY) $(BUILD)/libtally.a $(SHARED)
+
+# ---- compiling ------------------------------------------------------------------------------------------------------
+# The two lists change only when their content does: then everything (flags) or the archive and generated sources (a file
+# that came or went) is made again.
+write_if_changed = mkdir -p $(@D); printf '%s\n' '$1' >$@.new; if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+
+$(BUILD)/flags: FORCE
+	@$(call write_if_changed,$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(LIB_LDLIBS))
+
+$(BUILD)/sources: FORCE
+	@$(call write_if_changed,$(sort $(LIB_OBJECTS) $(HELPER_OBJECTS) $(CLI_OBJECTS) $(GENERATOR_INPUTS)))
+
+$(BUILD)/gen/%.c: tools/gen_%.sh $(GENERATOR_INPUTS) $(BUILD)/sources
+	@mkdir -p $(@D)
+	sh $< >$@
+
+$(BUILD)/obj/src/%.o: src/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+
+$(BUILD)/obj/cli/%.o: cli/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. $(CLI_CFLAGS) -c $< -o $@
+
+$(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -Itests -c $< -o $@
+
+define body_rule
+$(BUILD)/obj/body/$1/%.o: src/kernel/body/%.c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(CC) $$(ALL_CFLAGS) $(BODY_OPTIMIZE) -DTL_ISA=$1 $(ISA_FLAGS_$1) $$(DEPENDENCIES) -Iinclude -Isrc -c $$< -o $$@
+endef
+$(foreach isa,$(ISAS),$(eval $(call body_rule,$(isa))))
+
+# ---- linking --------------------------------------------------------------------------------------------------------
+$(BUILD)/libtally.a: $(LIB_OBJECTS) $(BUILD)/sources
+	@rm -f $@
+	ar rcsD $@ $(LIB_OBJECTS)
+
+$(BUILD)/$(SONAME): $(LIB_OBJECTS) $(BUILD)/sources tools/libtally.map
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/libtally.map \
+	  -o $@ $(LIB_OBJECTS) $(LIB_LDLIBS)
+	@ln -sf $(SONAME) $(BUILD)/libtally.so
+
+# The command holds the library: it runs from where it was built and from where it is copied to.
+$(BUILD)/tally: $(CLI_OBJECTS) $(BUILD)/libtally.a $(BUILD)/sources
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libtally.a $(CLI_LDLIBS) $(LIB_LDLIBS)
+
+# What tests/*.c beyond test_*.c define is linked into every test that uses it.
+$(BUILD)/tests/libhelpers.a: $(HELPER_OBJECTS) $(BUILD)/sources
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcsD $@ $(HELPER_OBJECTS)
+
+$(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a -lcmocka $(LIB_LDLIBS)
+
+$(BENCHES): $(BUILD)/bench/%: bench/%.c $(BUILD)/libtally.a $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+
+$(EXAMPLES): $(BUILD)/examples/%: examples/%.c $(BUILD)/libtally.a $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+
+$(FUZZERS): $(BUILD)/bin/%: fuzz/%.c $(BUILD)/libtally.a $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined $(DEPENDENCIES) $(LDFLAGS) -Wno-missing-prototypes \
+	  -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+
+# ---- running --------------------------------------------------------------------------------------------------------
+# `packages` may install the compiler that the rest needs, so what follows is a make that starts after it.
+CC_SECTION := $(if $(findstring clang,$(CC)),clang)
+# Whoever types `make demo` has not thought of -j.
+SUBMAKE = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+
+packages:
+	@sh tools/install-packages.sh build test $(CC_SECTION)
+
+demo:
+	@sh tools/install-packages.sh build $(CC_SECTION)
+	$(SUBMAKE) demo-run
+
+demo-run: all
+	@if [ -f tools/demo.sh ]; then TALLY=$(BUILD)/tally sh tools/demo.sh; else echo 'built; there is no tools/demo.sh yet'; fi
+
+test: packages
+	$(SUBMAKE) test-run
+
+# A script that never runs the command says nothing new under a sanitizer.
+SCRIPTS_TO_RUN = $(if $(SANITIZE),$(if $(TEST_SCRIPTS),$(shell grep -l TALLY $(TEST_SCRIPTS))),$(TEST_SCRIPTS))
+
+# TESTS_ONLY='test_pool test_tensor' runs those alone.
+test-run: build-tests
+	@BUILD=$(BUILD) CC=$(CC) SANITIZE=$(SANITIZE) TEST_TIMEOUT=$(TEST_TIMEOUT) TESTS_ONLY='$(TESTS_ONLY)' \
+	  sh tools/run-tests.sh $(TESTS) $(SCRIPTS_TO_RUN)
+
+# Everything compiled and nothing run.
+build-tests: all $(TESTS) $(EXAMPLES) $(BENCHES)
+
+examples: $(EXAMPLES)
+
+test-asan: packages
+	$(SUBMAKE) test-run BUILD=build/asan SANITIZE=address,undefined
+
+test-tsan: packages
+	$(SUBMAKE) test-run BUILD=build/tsan SANITIZE=thread
+
+bench:
+	@sh tools/install-packages.sh build $(CC_SECTION)
+	$(SUBMAKE) bench-run
+
+bench-run: all $(BENCHES)
+	@for program in $(BENCHES); do echo "== $$program"; $$program || exit 1; done
+
+lint:
+	@sh tools/install-packages.sh build lint
+	@sh tools/lint.sh
+
+fuzz:
+	@sh tools/install-packages.sh build fuzz
+	$(SUBMAKE) fuzz-run BUILD=build/fuzz CC=$(FUZZ_CC) SANITIZE=fuzzer-no-link,address,undefined
+
+fuzz-run: $(FUZZERS)
+	@BUILD=$(BUILD) FUZZ_SECONDS=$(FUZZ_SECONDS) sh tools/run-fuzz.sh $(FUZZERS)
+
+# ---- wasm -----------------------------------------------------------------------------------------------------------
+# The planner core, without kernels, data, threads, random numbers, libm and JSON: what the page runs.
+WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base/*.c)) \
+  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/grad/*.c src/nn/*.c) \
+  $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
+  $(filter-out src/hw/machine%,$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)
+WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o) \
+  $(BUILD)/wasm/tools/wasm_stack.o
+WASM_TARGET := --target=wasm32-wasi --sysroot=/usr
+WASM_CFLAGS := $(WASM_TARGET) -std=c11 -D_GNU_SOURCE -O2 -g0 $(WARNINGS) $(FLOATING)
+
+wasm:
+	@sh tools/install-packages.sh build wasm
+	$(SUBMAKE) wasm-run
+
+wasm-run: $(BUILD)/tally-core.wasm
+
+$(BUILD)/wasm/src/%.o: src/%.c Makefile
+	@mkdir -p $(@D)
+	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+
+$(BUILD)/wasm/tools/%.o: tools/%.c Makefile
+	@mkdir -p $(@D)
+	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -c $< -o $@
+
+$(BUILD)/wasm/gen/%.o: $(BUILD)/gen/%.c Makefile
+	@mkdir -p $(@D)
+	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+
+$(BUILD)/tally-core.wasm: $(WASM_OBJECTS) tools/wasm-exports.txt tools/link-wasm.sh $(BUILD)/sources
+	WASM_CC='$(WASM_CC)' sh tools/link-wasm.sh $@ $(WASM_OBJECTS)
+
+# ---- installing -----------------------------------------------------------------------------------------------------
+INSTALLED := $(DESTDIR)$(PREFIX)
+EXTRA_PRIVATE_LIBS := $(LIB_LDLIBS)
+
+install: all
+	install -d '$(INSTALLED)/bin' '$(INSTALLED)/lib/pkgconfig' '$(INSTALLED)/include/tally' '$(INSTALLED)/share/man/man1'
+	$(if $(TALLY),install -m 755 $(TALLY) '$(INSTALLED)/bin/tally')
+	install -m 644 $(BUILD)/libtally.a '$(INSTALLED)/lib/libtally.a'
+	install -m 755 $(BUILD)/$(SONAME) '$(INSTALLED)/lib/$(SONAME)'
+	ln -sf $(SONAME) '$(INSTALLED)/lib/libtally.so'
+	install -m 644 $(HEADERS) '$(INSTALLED)/include/tally/'
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PRIVATE_LIBS@|$(EXTRA_PRIVATE_LIBS)|' tally.pc.in \
+	  >'$(INSTALLED)/lib/pkgconfig/tally.pc'
+	$(if $(MAN_PAGES),install -m 644 $(MAN_PAGES) '$(INSTALLED)/share/man/man1/')
+
+uninstall:
+	rm -f '$(INSTALLED)/bin/tally' '$(INSTALLED)/lib/libtally.a' '$(INSTALLED)/lib/$(SONAME)' '$(INSTALLED)/lib/libtally.so' \
+	  '$(INSTALLED)/lib/pkgconfig/tally.pc' $(HEADERS:include/tally/%='$(INSTALLED)/include/tally/%') \
+	  $(MAN_PAGES:man/%='$(INSTALLED)/share/man/man1/%')
+	-rmdir '$(INSTALLED)/include/tally'
+
+# --one-file-system: a chroot that tools/clean-machine.sh could not leave may still have /dev mounted in it.
+clean:
+	rm -rf --one-file-system build
+
+help:
+	@echo 'make            build/tally, build/libtally.a, build/$(SONAME)'
+	@echo 'make demo       install what is missing, build, and show what tally does'
+	@echo 'make test       install what is missing, build, run every test; the last line is the count'
+	@echo 'make test-asan  the same under AddressSanitizer and UndefinedBehaviorSanitizer (in build/asan)'
+	@echo 'make test-tsan  the same under ThreadSanitizer (in build/tsan)'
+	@echo 'make lint       formatting, static analysis, layers, banned calls, sizes'
+	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
+	@echo 'make bench      benchmarks'
+	@echo 'make examples   examples/*.c'
+	@echo 'make wasm       the planner core for the page: build/tally-core.wasm'
+	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
+	@echo 'make clean      remove build/'
+	@echo 'Variables: CC=$(CC) CFLAGS LDFLAGS BUILD=$(BUILD) SANITIZE TESTS_ONLY="test_pool ..." TEST_TIMEOUT=$(TEST_TIMEOUT) (seconds per program)'
+
+FORCE:
+
+-include $(shell find $(addprefix $(BUILD)/,obj wasm bench examples bin) -name '*.d' 2>/dev/null)

@@ -1,0 +1,273 @@
+/* cli/fit.c: tally fit, what is the largest that fits. `fit model` needs arithmetic alone; the others need a plan. */
+#include <string.h>
+#include <unistd.h>
+
+#include "verb.h"
+
+/* Bytes each parameter costs while it trains. */
+typedef struct tl_state_bytes {
+    int weight, grad, master, first, second; /* first, second: the optimizer's states */
+    const char *first_name, *second_name;
+} tl_state_bytes;
+
+/* The one place that says so. Mixed precision keeps a master copy and optimizer states in fp32 (Micikevicius et al. 2018,
+ * arXiv:1710.03740; 16 B with Adam: Rajbhandari et al. 2020, arXiv:1910.02054, section 3.1); pure fp32 and bf16 keep
+ * everything in their own format. Adam: m and v (Kingma & Ba 2015); momentum: one buffer; AdaGrad and RMSProp: one
+ * sum of squares; SGD: none. */
+static tl_state_bytes state_bytes(int precision, int optim) {
+    bool mixed = precision == TL_PRECISION_BF16_MIXED || precision == TL_PRECISION_FP16_MIXED;
+    int wide = mixed || precision == TL_PRECISION_FP32 ? 4 : 2;
+    tl_state_bytes bytes = {.weight = mixed ? 2 : wide, .grad = mixed ? 2 : wide, .master = mixed ? 4 : 0};
+    switch (optim) {
+    case TL_CHOICE_ADAMW:
+    case TL_CHOICE_ADAM:
+        bytes.first = wide, bytes.first_name = "m";
+        bytes.second = wide, bytes.second_name = "v";
+        break;
+    case TL_CHOICE_MOMENTUM: bytes.first = wide, bytes.first_name = "momentum"; break;
+    case TL_CHOICE_ADAGRAD: bytes.first = wide, bytes.first_name = "sum of squares"; break;
+    case TL_CHOICE_RMSPROP: bytes.first = wide, bytes.first_name = "mean of squares"; break;
+    default: break; /* sgd: none */
+    }
+    return bytes;
+}
+
+static int total_bytes(tl_state_bytes bytes) { return bytes.weight + bytes.grad + bytes.master + bytes.first + bytes.second; }
+
+/* "w + g + m + v" and "4+4+4+4". */
+static void terms(tl_state_bytes bytes, char letters[TL_TEXT], char numbers[TL_TEXT]) {
+    snprintf(letters, TL_TEXT, "w + g%s%s%s%s%s", bytes.master ? " + master" : "", bytes.first ? " + " : "",
+             bytes.first ? (bytes.second ? "m" : "s") : "", bytes.second ? " + " : "", bytes.second ? "v" : "");
+    int n = snprintf(numbers, TL_TEXT, "%d+%d", bytes.weight, bytes.grad);
+    const int more[] = {bytes.master, bytes.first, bytes.second};
+    for (int i = 0; i < 3; i++)
+        if (more[i])
+            n += snprintf(numbers + n, (size_t)(TL_TEXT - n), "+%d", more[i]);
+}
+
+typedef struct tl_fit {
+    int64_t devices;
+    int64_t capacity;      /* bytes of one device, as labelled */
+    int64_t driver;        /* as the driver shows them, 0: not known */
+    const char *device;
+    tl_state_bytes bytes;
+    int each;              /* bytes per parameter */
+    int64_t value;
+} tl_fit;
+
+/* Parameters whose state fills n devices; -1 when beyond int64. */
+static int64_t parameters_in(int64_t devices, int64_t capacity, int each) {
+    int64_t all;
+    return tl_mul_i64(devices, capacity, &all) ? all / each : -1;
+}
+
+static int read_device(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
+    const tl_devices *devices = &cli->options.devices;
+    fit->devices = devices->count;
+    if (devices->here) {
+        long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+        if (pages <= 0 || size <= 0 || !tl_mul_i64(pages, size, &fit->capacity))
+            return tl_usage(cli, "this machine does not say how much memory it has: name a device, --gpus 8xH100");
+        if (fit->devices != 1)
+            return tl_usage(cli, "--gpus %s: this machine is one device here", cli->options.at[TL_OPTION_GPUS].text);
+        fit->device = "this machine";
+        if (!tl_given(cli, TL_OPTION_GPUS))
+            tl_notes_add(assumed, "this machine's whole memory (--gpus)");
+        return TL_EXIT_OK;
+    }
+    fit->device = devices->accelerator->name;
+    fit->capacity = devices->accelerator->label_bytes;
+    fit->driver = devices->accelerator->driver_bytes;
+    tl_cli_devices_assumed(cli, assumed);
+    return TL_EXIT_OK;
+}
+
+/* Other choices on the same devices, so that the price of this one shows. */
+static void out_instead(const tl_cli *cli, const tl_fit *fit) {
+    static const struct {
+        int precision, optim;
+    } others[] = {{TL_PRECISION_FP32, TL_CHOICE_ADAMW},       {TL_PRECISION_BF16_MIXED, TL_CHOICE_ADAMW},
+                  {TL_PRECISION_BF16, TL_CHOICE_ADAMW},       {TL_PRECISION_FP32, TL_CHOICE_MOMENTUM},
+                  {TL_PRECISION_FP32, TL_CHOICE_SGD},         {TL_PRECISION_BF16_MIXED, TL_CHOICE_SGD}};
+    static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed"};
+    static const char *const optims[] = {"adamw", "adam", "sgd", "momentum"};
+    char text[512] = "", letters[TL_TEXT], numbers[TL_TEXT], count[TL_TEXT];
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof others / sizeof others[0] && at < sizeof text; i++) {
+        if (others[i].precision == cli->options.at[TL_OPTION_PRECISION].choice && others[i].optim == cli->options.at[TL_OPTION_OPTIM].choice)
+            continue;
+        tl_state_bytes bytes = state_bytes(others[i].precision, others[i].optim);
+        terms(bytes, letters, numbers);
+        int64_t value = parameters_in(fit->devices, fit->capacity, total_bytes(bytes));
+        int n = snprintf(text + at, sizeof text - at, "%s%s %s %s (%s)", at ? "; " : "", precisions[others[i].precision],
+                         optims[others[i].optim], tl_text_count((double)value, count), numbers);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    tl_out_item(cli, "instead", "%s", text);
+}
+
+/* Twenty tokens a parameter (Hoffmann et al. 2022, arXiv:2203.15556) is where one would begin. */
+static void out_next_time(const tl_cli *cli, const tl_fit *fit) {
+    if (cli->options.devices.here || fit->value > INT64_MAX / 20)
+        return;
+    tl_out_item(cli, "next:", "tally time --params %.3ge9 -t %.3ge9 -g %lldx%s --mfu 0.4   (how long it trains)", (double)fit->value / 1e9,
+                (double)fit->value * 20 / 1e9, (long long)fit->devices, fit->device);
+}
+
+static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assumed, const tl_notes *left_out) {
+    char count[TL_TEXT], letters[TL_TEXT], numbers[TL_TEXT], bytes[TL_TEXT], line[TL_TEXT + 16];
+    char rest[160], each[192];
+    const tl_state_bytes b = fit->bytes;
+    terms(b, letters, numbers);
+    snprintf(line, sizeof line, "%s parameters", tl_text_count((double)fit->value, count));
+    if (fit->devices == 1)
+        snprintf(rest, sizeof rest, "(state alone, on one device)");
+    else
+        snprintf(rest, sizeof rest, "(state alone, fully sharded over %lld devices)", (long long)fit->devices);
+    tl_out_answer(cli, line, rest);
+    tl_text_plain((double)fit->capacity / 1e9, 3, count);
+    tl_out_item(cli, "P", "= devices·%s / (%s) = %lld·%se9 / (%s B)", cli->options.devices.here ? "memory" : "HBM", letters,
+                (long long)fit->devices, count, numbers);
+    int n = snprintf(each, sizeof each, "%d B: weight %d, gradient %d", fit->each, b.weight, b.grad);
+    if (b.master)
+        n += snprintf(each + n, sizeof each - (size_t)n, ", fp32 master %d", b.master);
+    if (b.first)
+        n += snprintf(each + n, sizeof each - (size_t)n, ", %s %s %d", tl_option_choice(cli, TL_OPTION_OPTIM), b.first_name, b.first);
+    if (b.second)
+        snprintf(each + n, sizeof each - (size_t)n, ", %s %d", b.second_name, b.second);
+    tl_out_item(cli, "each", "%s   (%s, %s)", each, tl_option_choice(cli, TL_OPTION_PRECISION), tl_option_choice(cli, TL_OPTION_OPTIM));
+    tl_text_bytes((double)fit->capacity, cli->units, bytes);
+    tl_out_item(cli, "memory", "%s a device: %s%s", bytes, fit->device, cli->options.devices.here ? "" : ", as labelled");
+    if (fit->driver) {
+        char shown[TL_TEXT], more[TL_TEXT];
+        tl_text_grouped((tl_u128)(fit->driver / (1 << 20)), shown);
+        tl_text_count((double)parameters_in(fit->devices, fit->driver, fit->each), more);
+        tl_out_item(cli, "driver", "with driver-visible memory (%s MiB = %s): %s", shown,
+                    tl_text_bytes((double)fit->driver, TL_UNITS_SI, bytes), more);
+    }
+    out_instead(cli, fit);
+    tl_notes_out(cli, "assumed", assumed);
+    tl_notes_out(cli, "leaves out", left_out);
+    if (tl_verb_find("plan"))
+        tl_out_item(cli, "next:", "tally plan MODEL -g %lldx%s   (adds activations and workspaces, and says whether it fits)",
+                    (long long)fit->devices, cli->options.devices.here ? "here" : fit->device);
+    else
+        out_next_time(cli, fit);
+}
+
+static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *assumed, const tl_notes *left_out) {
+    static const tl_column columns[] = {
+        {"what", "what", false, false, false},
+        {"value", "parameters", true, false, false},
+        {"peak_bytes", "state per device", true, false, false},
+        {"capacity_bytes", "capacity per device", true, false, false},
+        {"formula", "formula", false, false, false},
+        {"devices", "devices", true, false, false},
+        {"device", "device", false, false, false},
+        {"precision", "precision", false, false, false},
+        {"optim", "optimizer", false, false, false},
+        {"bytes_per_parameter", "bytes per parameter", true, false, false},
+        {"driver_bytes", "driver-visible per device", true, false, false},
+        {"value_driver", "parameters with driver-visible memory", true, false, false},
+    };
+    char text[TL_TEXT], letters[TL_TEXT], numbers[TL_TEXT], formula[160];
+    terms(fit->bytes, letters, numbers);
+    snprintf(formula, sizeof formula, "P = devices·HBM / (%s) = %lld·%lld / (%s)", letters, (long long)fit->devices,
+             (long long)fit->capacity, numbers);
+    /* The fullest device holds ceil(P / devices) parameters. */
+    int64_t peak = (fit->value / fit->devices + (fit->value % fit->devices != 0)) * fit->each;
+    tl_grid *grid = tl_grid_new(columns, (int)(sizeof columns / sizeof columns[0]));
+    tl_grid_string(grid, "model", NULL);
+    tl_grid_integer(grid, fit->value, tl_text_grouped((tl_u128)fit->value, text));
+    tl_grid_integer(grid, peak, tl_text_bytes((double)peak, cli->units, text));
+    tl_grid_integer(grid, fit->capacity, tl_text_bytes((double)fit->capacity, cli->units, text));
+    tl_grid_string(grid, formula, NULL);
+    tl_grid_integer(grid, fit->devices, NULL);
+    tl_grid_string(grid, fit->device, NULL);
+    tl_grid_string(grid, tl_option_choice(cli, TL_OPTION_PRECISION), NULL);
+    tl_grid_string(grid, tl_option_choice(cli, TL_OPTION_OPTIM), NULL);
+    tl_grid_integer(grid, fit->each, NULL);
+    if (fit->driver) {
+        int64_t more = parameters_in(fit->devices, fit->driver, fit->each);
+        tl_grid_integer(grid, fit->driver, tl_text_bytes((double)fit->driver, cli->units, text));
+        tl_grid_integer(grid, more, tl_text_grouped((tl_u128)more, text));
+    } else {
+        tl_grid_null(grid);
+        tl_grid_null(grid);
+    }
+    int status = TL_EXIT_FAILED;
+    if (cli->format == TL_FORMAT_JSON) {
+        tl_json *json = tl_cli_json_open(cli);
+        if (json) {
+            tl_grid_json_row(grid, 0, json);
+            tl_notes_json(json, "assumptions", assumed);
+            tl_notes_json(json, "leaves_out", left_out);
+            status = tl_cli_json_close(cli, json);
+        }
+    } else {
+        status = tl_grid_print_record(cli, grid);
+    }
+    tl_grid_free(grid);
+    return status;
+}
+
+static int fit_model(tl_cli *cli) {
+    tl_fit fit = {0};
+    tl_notes assumed = {0}, left_out = {0};
+    if (cli->n_arguments > 1)
+        return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size", cli->arguments[1]);
+    int status = read_device(cli, &fit, &assumed);
+    if (status != TL_EXIT_OK)
+        return status;
+    if (!tl_given(cli, TL_OPTION_PRECISION))
+        tl_notes_add(&assumed, "%s (--precision)", tl_option_choice(cli, TL_OPTION_PRECISION));
+    if (!tl_given(cli, TL_OPTION_OPTIM))
+        tl_notes_add(&assumed, "%s (--optim)", tl_option_choice(cli, TL_OPTION_OPTIM));
+    tl_notes_add(&left_out, "activations");
+    tl_notes_add(&left_out, "workspaces");
+    if (fit.devices > 1)
+        tl_notes_add(&left_out, "gathered layers and communication buffers");
+    tl_notes_add(&left_out, "the driver's context and the allocator's fragmentation");
+    fit.bytes = state_bytes(cli->options.at[TL_OPTION_PRECISION].choice, cli->options.at[TL_OPTION_OPTIM].choice);
+    fit.each = total_bytes(fit.bytes);
+    fit.value = parameters_in(fit.devices, fit.capacity, fit.each);
+    if (fit.value < 0)
+        return tl_usage(cli, "--gpus %s: that is more memory than 2^63 bytes", cli->options.at[TL_OPTION_GPUS].text);
+    if (fit.capacity == 0)
+        return tl_usage(cli, "the memory of %s is not known", fit.device);
+    if (cli->format != TL_FORMAT_TABLE)
+        return print_record(cli, &fit, &assumed, &left_out);
+    out_text(cli, &fit, &assumed, &left_out);
+    return TL_EXIT_OK;
+}
+
+static int run(tl_cli *cli) {
+    static const char *const whats[] = {"model", "batch", "context", "devices", NULL};
+    const char *what = cli->arguments[0], *near = tl_nearest_of(what, whats);
+    if (strcmp(what, "model") == 0)
+        return fit_model(cli);
+    for (int i = 0; whats[i]; i++)
+        if (strcmp(what, whats[i]) == 0)
+            return tl_usage(cli, "`fit %s' is not in this build; `fit model' is", what);
+    return tl_usage(cli, "\"%.80s\": what is to fit? model%s%s%s", what, near ? ". Did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+const tl_verb tl_verb_fit = {
+    .name = "fit",
+    .summary = "the largest model that fits",
+    .group = TL_GROUP_BEFORE,
+    .arguments = "model",
+    .words = "model",
+    .details = "P = devices·memory / (bytes of weight, gradient, master copy and optimizer states): the state alone,\n"
+               "fully sharded. What it leaves out is printed with it.\n\n"
+               "  tally fit model --gpus 8xH100 --optim adamw --precision fp32",
+    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM),
+    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED) |
+                                     TL_DOES(TL_PRECISION_FP16_MIXED),
+             [TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
+                                 TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP)},
+    .own = NULL,
+    .min_arguments = 1,
+    .max_arguments = 2,
+    .run = run,
+};

@@ -1,0 +1,127 @@
+/* cli/model_out.c: a model description for people and machines. */
+#include <string.h>
+
+#include "model_out.h"
+
+static const char *activation(tl_activation which) {
+    switch (which) {
+    case TL_GELU_TANH: return "gelu (tanh)";
+    case TL_GELU_ERF: return "gelu (erf)";
+    case TL_SILU: return "silu";
+    case TL_RELU: return "relu";
+    }
+    return "unknown";
+}
+
+typedef struct tl_field {
+    const char *letter, *key, *what;
+    int64_t value;
+    const char *source;
+} tl_field;
+
+#define N_FIELDS 8
+
+static void fields_of(const tl_model *m, tl_field fields[N_FIELDS]) {
+    const tl_field all[N_FIELDS] = {
+        {"N", "layers", "layers", m->layers, m->source_layers.text},
+        {"D", "width", "width", m->width, m->source_width.text},
+        {"H", "heads", "heads", m->heads, m->source_heads.text},
+        {"G", "kv_heads", "key/value heads", m->kv_heads, m->source_kv_heads.text},
+        {"K", "head_size", "head size", m->head_size, m->source_head_size.text},
+        {"F", "ff", "feed-forward width", m->ff, m->source_ff.text},
+        {"V", "vocab", "vocabulary", m->vocab, m->source_vocab.text},
+        {"C", "context", "context length", m->context, m->source_context.text},
+    };
+    memcpy(fields, all, sizeof all);
+}
+
+static void out_parameters(const tl_cli *cli, const tl_model *model) {
+    char text[TL_TEXT], brief[TL_TEXT];
+    tl_u128 total = 0;
+    tl_error error = {TL_OK, ""};
+    if (tl_cli_model_parameters(model, &total, &error) == TL_OK)
+        tl_out_item(cli, "params", "%s = %s%s", tl_text_grouped(total, text), tl_text_count(tl_u128_double(total), brief),
+                    model->tied ? "; the tied embedding counted once" : "");
+}
+
+void tl_model_out(const tl_cli *cli, const tl_model *m, const char *title) {
+    char size[TL_TEXT], about[256];
+    tl_field fields[N_FIELDS];
+    snprintf(about, sizeof about, "(%s: %s positions, %s MLP with %s, %s)", tl_family_name(m->family),
+             m->learned_positions ? "learned" : "rotary", m->gated ? "gated three-matrix" : "two-matrix", activation(m->activation),
+             m->tied ? "tied embedding" : "output matrix of its own");
+    if (m->family == TL_FAMILY_CRUNCHER)
+        snprintf(about, sizeof about, "(%s: linear layers and a squared error, no vocabulary)", tl_family_name(m->family));
+    tl_out_answer(cli, title, about);
+    out_parameters(cli, m);
+    fields_of(m, fields);
+    for (int i = 0; i < N_FIELDS; i++)
+        if (fields[i].value)
+            tl_out_item(cli, fields[i].letter, "%-9s %s%s%s%s", tl_text_grouped((tl_u128)fields[i].value, size), fields[i].what,
+                        fields[i].source[0] ? " (" : "", fields[i].source, fields[i].source[0] ? ")" : "");
+    for (int i = 0; i < m->n_assumed; i++)
+        tl_out_item(cli, i ? "" : "assumed", "%s", m->assumed[i]);
+    for (int i = 0; i < m->n_ignored; i++)
+        tl_out_item(cli, i ? "" : "ignored", "%s", m->ignored[i]);
+}
+
+static const tl_column columns[] = {
+    {"name", "name", false, false, false},
+    {"family", "family", false, true, false},
+    {"parameters", "params", true, false, false},
+    {"layers", "N", true, false, false},
+    {"width", "D", true, false, false},
+    {"heads", "H", true, false, false},
+    {"kv_heads", "G", true, false, false},
+    {"head_size", "K", true, false, false},
+    {"ff", "F", true, false, false},
+    {"vocab", "V", true, false, false},
+    {"context", "C", true, false, false},
+    {"tied", "tied", false, true, false},
+    {"note", NULL, false, false, false},
+};
+
+tl_grid *tl_model_grid_new(void) { return tl_grid_new(columns, (int)(sizeof columns / sizeof columns[0])); }
+
+void tl_model_grid_row(tl_grid *grid, const tl_model *model, const char *note) {
+    char text[TL_TEXT];
+    tl_u128 total = 0;
+    tl_error error = {TL_OK, ""};
+    tl_field fields[N_FIELDS];
+    fields_of(model, fields);
+    tl_grid_string(grid, model->name, NULL);
+    tl_grid_string(grid, tl_family_name(model->family), NULL);
+    if (tl_cli_model_parameters(model, &total, &error) == TL_OK)
+        tl_grid_unsigned(grid, total, tl_text_count(tl_u128_double(total), text));
+    else
+        tl_grid_null(grid);
+    for (int i = 0; i < N_FIELDS; i++) {
+        if (fields[i].value)
+            tl_grid_integer(grid, fields[i].value, NULL);
+        else
+            tl_grid_null(grid);
+    }
+    tl_grid_boolean(grid, model->tied, model->tied ? "yes" : "no");
+    tl_grid_string(grid, note, NULL);
+}
+
+void tl_model_json_notes(tl_json *json, const tl_model *model) {
+    tl_field fields[N_FIELDS];
+    fields_of(model, fields);
+    tl_json_key(json, "sources");
+    tl_json_object(json);
+    for (int i = 0; i < N_FIELDS; i++)
+        if (fields[i].source[0])
+            tl_json_put_string(json, fields[i].key, fields[i].source);
+    tl_json_end(json);
+    tl_json_key(json, "assumed");
+    tl_json_array(json);
+    for (int i = 0; i < model->n_assumed; i++)
+        tl_json_string(json, model->assumed[i]);
+    tl_json_end(json);
+    tl_json_key(json, "ignored");
+    tl_json_array(json);
+    for (int i = 0; i < model->n_ignored; i++)
+        tl_json_string(json, model->ignored[i]);
+    tl_json_end(json);
+}

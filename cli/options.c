@@ -1,0 +1,544 @@
+/* cli/options.c: the options all verbs share, as one table, and the parsing of a command line into them.
+ *
+ * argp does the parsing and the help. Before it runs, scan() looks at the names alone, so that an unknown option is
+ * answered with the nearest one and an option of other verbs with their names: getopt would say only "unrecognized".
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verb.h"
+
+typedef enum tl_kind { KIND_DEVICES, KIND_SIZE, KIND_COUNT, KIND_RATE, KIND_REAL, KIND_CHOICE, KIND_FLAG } tl_kind;
+
+static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};
+static const char *const optimizers[] = {"adamw",   "adam",    "sgd",       "momentum",
+                                         "adagrad", "rmsprop", "adamw8bit", "none", NULL};
+static const char *const attentions[] = {"eager", "flash", NULL};
+static const char *const losses[] = {"full", "chunked", "fused", NULL};
+static const char *const recomputes[] = {"none", "selective", "full", "every", NULL};
+static const char *const flops_kinds[] = {"causal", "full", NULL};
+static const char *const engines[] = {"tally",      "torch-eager",    "torch-compile", "hf-trainer", "torchtune", "litgpt",
+                                      "torchtitan", "megatron-local", "megatron-te",   "deepspeed",  NULL};
+
+typedef struct tl_row {
+    const char *name;
+    int letter; /* short option, 0: none */
+    const char *argument;
+    tl_kind kind;
+    const char *const *choices;
+    int by_default; /* choices: the index; whole numbers: the value */
+    uint32_t does;  /* choices: the values this build does; whole numbers: the largest it does, 0: any */
+    int64_t low;    /* whole numbers: the smallest */
+    const char *help;
+} tl_row;
+
+static const tl_row rows[TL_OPTION_COUNT] = {
+    [TL_OPTION_GPUS] = {"gpus", 'g', "[N]xNAME", KIND_DEVICES, NULL, 0, 0, 0, "Devices: 8xH100, A100-80G, here (see `tally gpus')"},
+    [TL_OPTION_SEQ] = {"seq", 0, "T", KIND_SIZE, NULL, 0, 0, 1, "Tokens of a sequence (default: the model's context)"},
+    [TL_OPTION_MICRO_BATCH] = {"micro-batch", 0, "B", KIND_SIZE, NULL, 1, 0, 1, "Sequences computed at once (default 1)"},
+    [TL_OPTION_GLOBAL_BATCH] = {"global-batch", 0, "N", KIND_SIZE, NULL, 0, 0, 1, "Sequences of one optimizer step"},
+    [TL_OPTION_TOKENS] = {"tokens", 't', "N", KIND_COUNT, NULL, 0, 0, 0, "Tokens to train on: 15T, 300e9"},
+    [TL_OPTION_PARAMS] = {"params", 0, "N", KIND_COUNT, NULL, 0, 0, 0, "Parameters, when no MODEL is named: 70B"},
+    [TL_OPTION_PRECISION] = {"precision", 0, "NAME", KIND_CHOICE, precisions, TL_PRECISION_BF16_MIXED,
+                             TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED), 0,
+                             "Number formats: fp32, bf16, bf16-mixed (default), …"},
+    [TL_OPTION_OPTIM] = {"optim", 0, "NAME", KIND_CHOICE, optimizers, TL_CHOICE_ADAMW,
+                         TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
+                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD),
+                         0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, …"},
+    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER, TL_DOES(TL_ATTENTION_EAGER), 0,
+                             "How attention is computed: eager (default)"},
+    [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_LOSS_FULL, TL_DOES(TL_LOSS_FULL), 0,
+                        "How the loss is computed: full (default)"},
+    [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, TL_DOES(TL_RECOMPUTE_NONE), 0,
+                             "What backward computes again: none (default)"},
+    [TL_OPTION_ENGINE] = {"engine", 0, "NAME", KIND_CHOICE, engines, 0, TL_DOES(0), 0,
+                          "Whose implementation choices to plan with: tally (default)"},
+    [TL_OPTION_FLOPS] = {"flops", 0, "HOW", KIND_CHOICE, flops_kinds, TL_FLOPS_FULL,
+                         TL_DOES(TL_FLOPS_CAUSAL) | TL_DOES(TL_FLOPS_FULL), 0,
+                         "Count attention in full (default) or its causal half"},
+    [TL_OPTION_ZERO] = {"zero", 0, "STAGE", KIND_SIZE, NULL, 0, 0, 0, "ZeRO stage: what data-parallel ranks share out"},
+    [TL_OPTION_TP] = {"tp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Tensor-parallel ranks"},
+    [TL_OPTION_PP] = {"pp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Pipeline stages"},
+    [TL_OPTION_VPP] = {"vpp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Virtual stages of each pipeline stage"},
+    [TL_OPTION_CP] = {"cp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Context-parallel ranks"},
+    [TL_OPTION_EP] = {"ep", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Expert-parallel ranks"},
+    [TL_OPTION_DP] = {"dp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Data-parallel ranks"},
+    [TL_OPTION_SEQUENCE_PARALLEL] = {"sequence-parallel", 0, NULL, KIND_FLAG, NULL, 0, 0, 0,
+                                     "Split norms and dropouts over tensor-parallel ranks"},
+    [TL_OPTION_LORA] = {"lora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "Train adapters of this rank only"},
+    [TL_OPTION_QLORA] = {"qlora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "The same over 4-bit weights"},
+    [TL_OPTION_INFER] = {"infer", 0, NULL, KIND_FLAG, NULL, 0, 0, 0, "Plan serving instead of training"},
+    [TL_OPTION_MFU] = {"mfu", 0, "SHARE", KIND_REAL, NULL, 0, 0, 0, "Model FLOP/s over peak, between 0 and 1: 0.5"},
+    [TL_OPTION_PEAK] = {"peak", 0, "FLOP/s", KIND_RATE, NULL, 0, 0, 0, "Dense peak of one device, by hand: 989.4e12, 312T"},
+    [TL_OPTION_PRICE] = {"price", 0, "USD", KIND_REAL, NULL, 0, 0, 0, "Price of one device for an hour (default 2.00)"},
+};
+
+/* Options the contract names that no verb of this build does at all. */
+static const uint64_t not_done = TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(INFER) | TL_TAKES(SEQUENCE_PARALLEL);
+
+enum { KEY_COMMON = 0x100, KEY_JSON = 0x200, KEY_FORMAT, KEY_UNITS, KEY_COLOR, KEY_HELP };
+
+#define HEADER(text, group) {NULL, 0, NULL, 0, text, group}
+static const struct argp_option global_options[] = {
+    HEADER("For every verb:", 90),
+    {"json", KEY_JSON, NULL, 0, "Print JSON (schema tally/1); the same as --format json", 90},
+    {"format", KEY_FORMAT, "table|md|csv|json", 0, "Form of the result; csv and json give raw numbers", 90},
+    {"units", KEY_UNITS, "si|iec", 0, "Bytes in GB = 1e9 (default) or GiB = 2^30", 90},
+    {"color", KEY_COLOR, "auto|always|never", 0, "Colours; NO_COLOR is respected", 90},
+    {"quiet", 'q', NULL, 0, "No remarks on standard error", 90},
+    {"verbose", 'v', NULL, 0, "More of them", 90},
+    {"help", KEY_HELP, NULL, 0, "This text", 91},
+    {0},
+};
+
+const char *tl_option_name(tl_option option) { return rows[option].name; }
+
+const char *const *tl_option_choices(tl_option option) { return rows[option].choices; }
+
+const char *tl_option_choice(const tl_cli *cli, tl_option option) {
+    return rows[option].choices[cli->options.at[option].choice];
+}
+
+static int common_key(tl_option option) { return rows[option].letter ? rows[option].letter : KEY_COMMON + (int)option; }
+
+/* ---- values --------------------------------------------------------------------------------------------------- */
+
+static int index_of(const char *const *list, const char *text) {
+    for (int i = 0; list[i]; i++)
+        if (strcmp(list[i], text) == 0)
+            return i;
+    return -1;
+}
+
+/* "fp32, bf16 or bf16-mixed" of those in `mask` (all when 0). */
+static const char *list_of(const char *const *list, uint32_t mask, char *buffer, size_t size) {
+    int last = -1;
+    for (int i = 0; list[i]; i++)
+        if (!mask || mask & TL_DOES(i))
+            last = i;
+    size_t at = 0;
+    bool first = true;
+    buffer[0] = '\0';
+    for (int i = 0; list[i] && at < size; i++) {
+        if (mask && !(mask & TL_DOES(i)))
+            continue;
+        int n = snprintf(buffer + at, size - at, "%s%s", first ? "" : i == last ? " or " : ", ", list[i]);
+        at += n > 0 ? (size_t)n : 0;
+        first = false;
+    }
+    return buffer;
+}
+
+static uint32_t does(const tl_cli *cli, tl_option option) {
+    uint32_t own = cli->verb->does[option];
+    return own ? own : rows[option].does;
+}
+
+static int set_choice(tl_cli *cli, tl_option option, const char *text) {
+    const tl_row *row = &rows[option];
+    tl_option_value *value = &cli->options.at[option];
+    char known[256], done[256];
+    int index = index_of(row->choices, text);
+    if (option == TL_OPTION_RECOMPUTE && strncmp(text, "every:", 6) == 0) {
+        tl_error error = {TL_OK, ""};
+        index = TL_RECOMPUTE_EVERY;
+        if (tl_parse_size(text + 6, &value->size, &error) != TL_OK || value->size < 1)
+            return tl_usage(cli, "--recompute every:K takes a number of layers from 1 up, not \"%.80s\"", text + 6);
+    } else if (index == TL_RECOMPUTE_EVERY && option == TL_OPTION_RECOMPUTE) {
+        return tl_usage(cli, "--recompute every:K needs the number of layers, such as every:4");
+    }
+    if (index < 0) {
+        const char *near = tl_nearest_of(text, row->choices);
+        return tl_usage(cli, "--%s \"%.80s\": no such value; it is one of %s%s%s%s", row->name, text,
+                        list_of(row->choices, 0, known, sizeof known), near ? ". Did you mean " : "", near ? near : "",
+                        near ? "?" : "");
+    }
+    uint32_t mask = does(cli, option);
+    if (mask && !(mask & TL_DOES(index)))
+        return tl_usage(cli, "--%s %s is not done by `%s' in this build; it does %s", row->name, text, cli->verb->name,
+                        list_of(row->choices, mask, done, sizeof done));
+    value->choice = index;
+    return TL_EXIT_OK;
+}
+
+static int set_size(tl_cli *cli, tl_option option, const char *text) {
+    const tl_row *row = &rows[option];
+    tl_option_value *value = &cli->options.at[option];
+    tl_error error = {TL_OK, ""};
+    if (tl_parse_size(text, &value->size, &error) != TL_OK)
+        return tl_usage(cli, "--%s: %s", row->name, error.message);
+    if (value->size < row->low)
+        return tl_usage(cli, "--%s %s: it is at least %lld", row->name, text, (long long)row->low);
+    if (option == TL_OPTION_ZERO && value->size > 3)
+        return tl_usage(cli, "--zero %s: the stages are 0, 1, 2 and 3", text);
+    uint32_t most = does(cli, option);
+    bool parallel = option >= TL_OPTION_ZERO && option <= TL_OPTION_DP;
+    if ((most || option == TL_OPTION_ZERO) && value->size > (int64_t)most)
+        return tl_usage(cli, "--%s %s is not done by `%s' in this build; it does --%s %u at most%s", row->name, text,
+                        cli->verb->name, row->name, (unsigned)most, parallel ? " (one device holds everything)" : "");
+    return TL_EXIT_OK;
+}
+
+static int set_real(tl_cli *cli, tl_option option, const char *text) {
+    tl_option_value *value = &cli->options.at[option];
+    tl_error error = {TL_OK, ""};
+    if (option == TL_OPTION_PEAK) {
+        if (tl_parse_rate(text, &value->real, &error) != TL_OK)
+            return tl_usage(cli, "--peak: %s", error.message);
+        return TL_EXIT_OK;
+    }
+    double high = option == TL_OPTION_PRICE ? 1e9 : 1e300;
+    if (tl_parse_number(text, 0, high, &value->real, &error) != TL_OK)
+        return tl_usage(cli, "--%s: %s", rows[option].name, error.message);
+    if (option == TL_OPTION_MFU && value->real > 1) {
+        if (value->real > 1.5 && value->real <= 100)
+            return tl_usage(cli, "--mfu %s: cannot be, it is a share of the peak; did you mean %g (%g %%)?", text,
+                            value->real / 100, value->real);
+        return tl_usage(cli, "--mfu %s: cannot be, no run computes faster than the peak; it lies between 0 and 1", text);
+    }
+    if (option == TL_OPTION_MFU && value->real <= 0)
+        return tl_usage(cli, "--mfu %s: a run at this rate never ends; it lies between 0 and 1", text);
+    return TL_EXIT_OK;
+}
+
+/* "8xH100": has a count; "H100" has none. */
+static bool devices_counted(const char *text) {
+    size_t digits = strspn(text, "0123456789_,");
+    return digits > 0 && (text[digits] == '\0' || text[digits] == 'x' || text[digits] == 'X');
+}
+
+static int set_common(tl_cli *cli, tl_option option, const char *text) {
+    tl_options *options = &cli->options;
+    tl_error error = {TL_OK, ""};
+    if (options->at[option].text)
+        return tl_usage(cli, "--%s is given twice (%s, %s)", rows[option].name, options->at[option].text, text ? text : "");
+    options->at[option].text = text ? text : "";
+    switch (rows[option].kind) {
+    case KIND_DEVICES:
+        options->devices_counted = devices_counted(text);
+        options->devices_status = tl_parse_devices(text, &options->devices, &options->devices_error);
+        /* With --peak by hand a verb may know enough without the device's name, so only what is no name at all is
+         * refused here. */
+        if (options->devices_status != TL_OK && !(cli->verb->takes & TL_TAKES(PEAK)))
+            return tl_usage(cli, "--gpus: %s", options->devices_error.message);
+        return TL_EXIT_OK;
+    case KIND_COUNT:
+        if (tl_parse_count(text, &options->at[option].count, &error) != TL_OK)
+            return tl_usage(cli, "--%s: %s", rows[option].name, error.message);
+        if (options->at[option].count == 0)
+            return tl_usage(cli, "--%s 0: it is at least 1", rows[option].name);
+        return TL_EXIT_OK;
+    case KIND_SIZE: return set_size(cli, option, text);
+    case KIND_RATE:
+    case KIND_REAL: return set_real(cli, option, text);
+    case KIND_CHOICE: return set_choice(cli, option, text);
+    case KIND_FLAG: return TL_EXIT_OK;
+    }
+    return TL_EXIT_OK;
+}
+
+/* Says which verbs take the option; returns TL_EXIT_USAGE. */
+static int refuse_option(const tl_cli *cli, tl_option option) {
+    char takers[256] = "";
+    size_t at = 0;
+    int n = 0;
+    for (int i = 0; i < tl_verb_count() && at < sizeof takers; i++) {
+        const tl_verb *verb = tl_verb_at(i);
+        if (!(verb->takes & TL_TAKES(GPUS) << option))
+            continue;
+        int wrote = snprintf(takers + at, sizeof takers - at, "%s`%s'", n ? ", " : "", verb->name);
+        at += wrote > 0 ? (size_t)wrote : 0;
+        n++;
+    }
+    if (n)
+        return tl_usage(cli, "`%s' does not take --%s; %s %s", cli->verb->name, rows[option].name, takers, n > 1 ? "do" : "does");
+    return tl_usage(cli, "--%s is not done by any verb of this build", rows[option].name);
+}
+
+static int set_global(tl_cli *cli, int key, const char *text) {
+    static const char *const formats[] = {"table", "md", "csv", "json", NULL};
+    static const char *const units[] = {"si", "iec", NULL};
+    static const char *const colors[] = {"auto", "always", "never", NULL};
+    const char *const *list = key == KEY_FORMAT ? formats : key == KEY_UNITS ? units : colors;
+    const char *name = key == KEY_FORMAT ? "format" : key == KEY_UNITS ? "units" : "color";
+    char known[64];
+    switch (key) {
+    case KEY_JSON: cli->format = TL_FORMAT_JSON; return TL_EXIT_OK;
+    case KEY_HELP: cli->help = true; return TL_EXIT_OK;
+    case 'q': cli->verbosity = -1; return TL_EXIT_OK;
+    case 'v': cli->verbosity = cli->verbosity < 0 ? 1 : cli->verbosity + 1; return TL_EXIT_OK;
+    default: break;
+    }
+    int index = index_of(list, text);
+    if (index < 0)
+        return tl_usage(cli, "--%s \"%.80s\": no such value; it is one of %s", name, text, list_of(list, 0, known, sizeof known));
+    if (key == KEY_FORMAT)
+        cli->format = (tl_format)index;
+    else if (key == KEY_UNITS)
+        cli->units = (tl_units)index;
+    else
+        cli->color = (tl_color)index;
+    return TL_EXIT_OK;
+}
+
+/* ---- tables for argp ------------------------------------------------------------------------------------------ */
+
+#define MERGED (TL_OPTION_COUNT + TL_OWN_COUNT + 16)
+
+/* The verb's own options, the common ones (those it does not take hidden, to be refused by name) and the global ones. */
+static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
+    int n = 0;
+    if (verb)
+        for (const struct argp_option *own = verb->own; own && (own->name || own->doc) && n < TL_OWN_COUNT; own++)
+            merged[n++] = *own;
+    for (int i = 0; verb && i < TL_OPTION_COUNT; i++) {
+        bool takes = verb->takes >> i & 1;
+        merged[n++] = (struct argp_option){rows[i].name, common_key((tl_option)i), rows[i].argument, takes ? 0 : OPTION_HIDDEN,
+                                           rows[i].help, 10};
+    }
+    for (const struct argp_option *global = global_options; global->name || global->doc; global++)
+        merged[n++] = *global;
+    merged[n] = (struct argp_option){0};
+}
+
+void tl_cli_options_each(const tl_verb *verb, void (*each)(void *self, const struct argp_option *option), void *self) {
+    struct argp_option merged[MERGED];
+    merge(verb, merged);
+    for (const struct argp_option *option = merged; option->name || option->doc; option++)
+        if (option->name && !(option->flags & OPTION_HIDDEN))
+            each(self, option);
+}
+
+static tl_option common_of_key(int key) {
+    for (int i = 0; i < TL_OPTION_COUNT; i++)
+        if (common_key((tl_option)i) == key)
+            return (tl_option)i;
+    return TL_OPTION_COUNT;
+}
+
+/* ---- names first ---------------------------------------------------------------------------------------------- */
+
+static const struct argp_option *find_long(const struct argp_option *options, const char *name, size_t length) {
+    const struct argp_option *prefix = NULL;
+    for (const struct argp_option *option = options; option->name || option->doc; option++) {
+        if (!option->name || strncmp(option->name, name, length) != 0)
+            continue;
+        if (option->name[length] == '\0')
+            return option;
+        if (!prefix)
+            prefix = option; /* getopt decides whether the short form is ambiguous */
+    }
+    return length ? prefix : NULL;
+}
+
+static const struct argp_option *find_letter(const struct argp_option *options, int letter) {
+    for (const struct argp_option *option = options; option->name || option->doc; option++)
+        if (option->name && option->key == letter && letter > ' ' && letter < 127)
+            return option;
+    return NULL;
+}
+
+static int unknown_option(const tl_cli *cli, const struct argp_option *options, const char *name, size_t length) {
+    char asked[64];
+    const char *names[MERGED];
+    int n = 0;
+    snprintf(asked, sizeof asked, "%.*s", (int)(length < 60 ? length : 60), name);
+    for (int i = 0; i < tl_verb_count(); i++) {
+        const tl_verb *verb = tl_verb_at(i);
+        for (const struct argp_option *own = verb->own; own && own->name; own++)
+            if (verb != cli->verb && strcmp(own->name, asked) == 0)
+                return tl_usage(cli, "%s%s%s has no option --%s; `%s' has", cli->verb ? "`" : "",
+                                cli->verb ? cli->verb->name : cli->program, cli->verb ? "'" : "", asked, verb->name);
+    }
+    for (const struct argp_option *option = options; option->name || option->doc; option++)
+        if (option->name && !(option->flags & OPTION_HIDDEN))
+            names[n++] = option->name;
+    names[n] = NULL;
+    const char *near = tl_nearest_of(asked, names);
+    return tl_usage(cli, "there is no option --%s%s%s%s", asked, near ? ". Did you mean --" : "", near ? near : "", near ? "?" : "");
+}
+
+/* Checks names and that values are there; stops at the first argument when `in_order`. */
+static int scan(const tl_cli *cli, const struct argp_option *options, int argc, char **argv, bool in_order) {
+    for (int i = 1; i < argc; i++) {
+        const char *text = argv[i];
+        const struct argp_option *option = NULL;
+        bool attached = false;
+        if (text[0] != '-' || text[1] == '\0') {
+            if (in_order)
+                return TL_EXIT_OK;
+            continue;
+        }
+        if (strcmp(text, "--") == 0)
+            return TL_EXIT_OK;
+        if (text[1] == '-') {
+            size_t length = strcspn(text + 2, "=");
+            option = find_long(options, text + 2, length);
+            if (!option)
+                return unknown_option(cli, options, text + 2, length);
+            attached = text[2 + length] == '=';
+            if (attached && !option->arg)
+                return tl_usage(cli, "--%s takes no value", option->name);
+        } else {
+            for (const char *letter = text + 1; *letter && !attached; letter++) {
+                option = find_letter(options, (unsigned char)*letter);
+                if (!option)
+                    return tl_usage(cli, "there is no option -%c in \"%.80s\"", *letter, text);
+                attached = option->arg && letter[1];
+            }
+        }
+        if (option->arg && !attached && ++i >= argc)
+            return tl_usage(cli, "--%s needs a value: %s", option->name, option->arg);
+    }
+    return TL_EXIT_OK;
+}
+
+/* ---- argp ----------------------------------------------------------------------------------------------------- */
+
+typedef struct tl_parse {
+    tl_cli *cli;
+    int status;
+    int verb_index;
+} tl_parse;
+
+static error_t parse_verb(int key, char *text, struct argp_state *state) {
+    tl_parse *parse = state->input;
+    tl_cli *cli = parse->cli;
+    if (parse->status != TL_EXIT_OK)
+        return 0; /* the first complaint is enough */
+    if (key == ARGP_KEY_ARG) {
+        int most = cli->verb->max_arguments;
+        if (cli->n_arguments >= most)
+            parse->status = most ? tl_usage(cli, "\"%.80s\" is one argument too many", text)
+                                 : tl_usage(cli, "it takes no arguments, and \"%.80s\" is one", text);
+        else
+            cli->arguments[cli->n_arguments++] = text;
+        return 0;
+    }
+    if (key >= TL_OWN(0) && key < TL_OWN(TL_OWN_COUNT)) {
+        if (cli->own[key - TL_OWN(0)])
+            parse->status = tl_usage(cli, "an option is given twice: \"%.80s\" and \"%.80s\"", cli->own[key - TL_OWN(0)], text ? text : "");
+        cli->own[key - TL_OWN(0)] = text ? text : "";
+        return 0;
+    }
+    tl_option option = common_of_key(key);
+    if (option < TL_OPTION_COUNT) {
+        if (not_done >> option & 1 && !(cli->verb->takes >> option & 1))
+            parse->status = tl_usage(cli, "--%s is not done by any verb of this build", rows[option].name);
+        else if (!(cli->verb->takes >> option & 1))
+            parse->status = refuse_option(cli, option);
+        else
+            parse->status = set_common(cli, option, text);
+        return 0;
+    }
+    if ((key >= KEY_JSON && key <= KEY_HELP) || key == 'q' || key == 'v') {
+        parse->status = set_global(cli, key, text);
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+int tl_cli_parse(tl_cli *cli, int argc, char **argv) {
+    struct argp_option merged[MERGED];
+    merge(cli->verb, merged);
+    for (int i = 0; i < TL_OPTION_COUNT; i++) {
+        cli->options.at[i].choice = rows[i].kind == KIND_CHOICE ? rows[i].by_default : 0;
+        cli->options.at[i].size = rows[i].kind == KIND_SIZE ? rows[i].by_default : 0;
+    }
+    cli->options.at[TL_OPTION_PRICE].real = 2.0;
+    cli->options.devices = (tl_devices){.count = 1, .here = true};
+    int status = scan(cli, merged, argc, argv, false);
+    if (status != TL_EXIT_OK)
+        return status;
+    const struct argp argp = {merged, parse_verb, NULL, NULL, NULL, NULL, NULL};
+    tl_parse parse = {cli, TL_EXIT_OK, 0};
+    error_t failed = argp_parse(&argp, argc, argv, ARGP_NO_HELP, NULL, &parse);
+    if (parse.status == TL_EXIT_OK && failed)
+        parse.status = tl_usage(cli, "the command line was not understood: %s", strerror(failed));
+    if (parse.status == TL_EXIT_OK && !cli->help && cli->n_arguments < cli->verb->min_arguments)
+        parse.status = tl_usage(cli, "it needs %s", cli->verb->arguments);
+    return parse.status;
+}
+
+static error_t parse_global(int key, char *text, struct argp_state *state) {
+    tl_parse *parse = state->input;
+    if (key == ARGP_KEY_ARG) {
+        parse->verb_index = state->next - 1;
+        state->next = state->argc; /* the rest is the verb's */
+        return 0;
+    }
+    if ((key >= KEY_JSON && key <= KEY_HELP) || key == 'q' || key == 'v') {
+        if (parse->status == TL_EXIT_OK)
+            parse->status = set_global(parse->cli, key, text);
+        return 0;
+    }
+    return ARGP_ERR_UNKNOWN;
+}
+
+int tl_cli_parse_global(tl_cli *cli, int argc, char **argv, int *verb_index) {
+    struct argp_option merged[MERGED];
+    merge(NULL, merged);
+    /* Everyone tries it, and its answer is a verb. */
+    if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
+        static char version[] = "version";
+        argv[1] = version;
+    }
+    int status = scan(cli, merged, argc, argv, true);
+    if (status != TL_EXIT_OK)
+        return status;
+    const struct argp argp = {merged, parse_global, NULL, NULL, NULL, NULL, NULL};
+    tl_parse parse = {cli, TL_EXIT_OK, argc};
+    error_t failed = argp_parse(&argp, argc, argv, ARGP_IN_ORDER | ARGP_NO_HELP, NULL, &parse);
+    *verb_index = parse.verb_index;
+    if (parse.status == TL_EXIT_OK && failed)
+        parse.status = tl_usage(cli, "the command line was not understood: %s", strerror(failed));
+    return parse.status;
+}
+
+/* ---- help ----------------------------------------------------------------------------------------------------- */
+
+static error_t parse_nothing(int key, char *text, struct argp_state *state) {
+    (void)key, (void)text, (void)state;
+    return ARGP_ERR_UNKNOWN;
+}
+
+int tl_cli_help(tl_cli *cli, const tl_verb *verb) {
+    static const char *const titles[TL_GROUP_COUNT] = {"Before a run", "During and after", "Look-ups"};
+    struct argp_option merged[MERGED];
+    char name[64], details[4096];
+    merge(verb, merged);
+    struct argp argp = {merged, parse_nothing, NULL, NULL, NULL, NULL, NULL};
+    if (verb) {
+        snprintf(name, sizeof name, "%s %s", cli->program, verb->name);
+        tl_out(cli, "%s %s: %s\n\nusage: %s [OPTION…]%s%s\n\n", cli->program, verb->name, verb->summary, name,
+               verb->arguments[0] ? " " : "", verb->arguments);
+        fflush(stdout);
+        argp_help(&argp, stdout, ARGP_HELP_LONG, name);
+        snprintf(details, sizeof details, "\n%s\n", verb->details ? verb->details : "");
+        if (verb->details)
+            tl_out(cli, "%s", details);
+        return TL_EXIT_OK;
+    }
+    tl_out(cli, "tally: the account of a language model: memory, FLOPs, time and cost\n\n"
+                "usage: tally [OPTION…] VERB [OPTION…] [ARGUMENT…]\n");
+    for (int group = 0; group < TL_GROUP_COUNT; group++) {
+        bool titled = false;
+        for (int i = 0; i < tl_verb_count(); i++) {
+            const tl_verb *each = tl_verb_at(i);
+            if ((int)each->group != group)
+                continue;
+            if (!titled)
+                tl_out(cli, "\n%s\n", titles[group]);
+            titled = true;
+            tl_out(cli, "  %-11s %s\n", each->name, each->summary);
+        }
+    }
+    tl_out(cli, "\n");
+    fflush(stdout);
+    argp_help(&argp, stdout, ARGP_HELP_LONG, (char *)(uintptr_t) "tally");
+    tl_out(cli, "\n`tally VERB --help' says more of a verb.\n"
+                "Exit status: 0 ok; 1 failed; 2 usage; 3 does not fit or cannot be; 130 interrupted.\n");
+    return TL_EXIT_OK;
+}

@@ -1,0 +1,173 @@
+/* cli/text.c: what goes to stderr, nearest names, and numbers as text. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verb.h"
+
+/* Arguments come from anyone: what would move the cursor or ring the bell is shown as \xNN. */
+static void put_safely(FILE *file, const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if ((*at < ' ' && *at != '\n') || *at == 127)
+            fprintf(file, "\\x%02x", *at);
+        else
+            fputc(*at, file);
+    }
+}
+
+static void say(const tl_cli *cli, const char *format, va_list args) {
+    char text[2048];
+    vsnprintf(text, sizeof text, format, args);
+    fprintf(stderr, "%s%s%s: ", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
+    put_safely(stderr, text);
+    fputc('\n', stderr);
+}
+
+void tl_say(const tl_cli *cli, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(cli, format, args);
+    va_end(args);
+}
+
+void tl_note(const tl_cli *cli, const char *format, ...) {
+    if (cli->verbosity < 0)
+        return;
+    va_list args;
+    va_start(args, format);
+    say(cli, format, args);
+    va_end(args);
+}
+
+int tl_usage(const tl_cli *cli, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(cli, format, args);
+    va_end(args);
+    if (cli->verbosity >= 0)
+        fprintf(stderr, "Try `%s%s%s --help'.\n", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
+    return TL_EXIT_USAGE;
+}
+
+int tl_failed(const tl_cli *cli, const tl_error *error) {
+    tl_say(cli, "%s", error->message);
+    switch (error->status) {
+    case TL_ERR_ARGUMENT:
+    case TL_ERR_NOT_FOUND:
+    case TL_ERR_UNSUPPORTED: return TL_EXIT_USAGE;
+    default: return TL_EXIT_FAILED;
+    }
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) between two short words; Damerau's optimal string alignment. */
+#define WORD 40
+static int distance(const char *a, const char *b) {
+    size_t n = strlen(a), m = strlen(b);
+    int d[WORD + 1][WORD + 1];
+    if (n > WORD || m > WORD)
+        return WORD;
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = (int)i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = (int)j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best)
+                best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best)
+                best = d[i][j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+static void consider(const char *name, const char *candidate, const char **best, int *least) {
+    int edits = distance(name, candidate);
+    if (strlen(name) >= 3 && strncmp(candidate, name, strlen(name)) == 0)
+        edits = 1; /* the beginning of a name is near it */
+    int allowed = (int)(strlen(name) + 2) / 3;
+    if (edits <= allowed && edits < *least) {
+        *least = edits;
+        *best = candidate;
+    }
+}
+
+const char *tl_nearest(const char *name, const char *(*at)(int index), int n) {
+    const char *best = NULL;
+    int least = WORD;
+    for (int i = 0; i < n; i++)
+        consider(name, at(i), &best, &least);
+    return best;
+}
+
+const char *tl_nearest_of(const char *name, const char *const *names) {
+    const char *best = NULL;
+    int least = WORD;
+    for (int i = 0; names[i]; i++)
+        consider(name, names[i], &best, &least);
+    return best;
+}
+
+char *tl_text_plain(double value, int digits, char *buffer) {
+    snprintf(buffer, TL_TEXT, "%.*f", digits, value);
+    if (strchr(buffer, '.')) {
+        char *end = buffer + strlen(buffer);
+        while (end[-1] == '0')
+            *--end = '\0';
+        if (end[-1] == '.')
+            end[-1] = '\0';
+    }
+    return buffer;
+}
+
+char *tl_text_exact(double value, char *buffer) {
+    buffer[0] = '\0';
+    if (!isfinite(value))
+        return buffer;
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buffer, TL_TEXT, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value)
+            break;
+    }
+    return buffer;
+}
+
+char *tl_text_money(double amount, char *buffer) {
+    char count[TL_TEXT];
+    if (amount < 1000)
+        snprintf(buffer, TL_TEXT, "$%.2f", amount);
+    else
+        snprintf(buffer, TL_TEXT, "$%.62s", tl_text_count(amount, count));
+    return buffer;
+}
+
+void tl_notes_add(tl_notes *notes, const char *format, ...) {
+    if (notes->n >= (int)(sizeof notes->text / sizeof notes->text[0]))
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(notes->text[notes->n++], sizeof notes->text[0], format, args);
+    va_end(args);
+}
+
+void tl_notes_json(tl_json *json, const char *key, const tl_notes *notes) {
+    tl_json_key(json, key);
+    tl_json_array(json);
+    for (int i = 0; i < notes->n; i++)
+        tl_json_string(json, notes->text[i]);
+    tl_json_end(json);
+}
+
+void tl_notes_out(const tl_cli *cli, const char *label, const tl_notes *notes) {
+    char text[12 * 226 + 1] = "";
+    size_t at = 0;
+    for (int i = 0; i < notes->n && at < sizeof text; i++) {
+        int n = snprintf(text + at, sizeof text - at, "%s%s", i ? "; " : "", notes->text[i]);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    if (notes->n)
+        tl_out_item(cli, label, "%s", text);
+}

@@ -1,0 +1,57 @@
+/* tally/nn.h: models as code. A net is built from a description and runs on any device; planning a model is running it
+ * on meta. Modules follow the names of the published checkpoints ("h.3.attn.c_attn.weight", "model.layers.3.mlp…").
+ */
+#ifndef TALLY_NN_H
+#define TALLY_NN_H
+
+#include "tally/model.h"
+#include "tally/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tl_parameter {
+    const char *name;
+    tl_tensor *tensor; /* owned by the net */
+    bool decay;        /* weight decay applies: matrices and embeddings, not norms and biases */
+    bool embedding;    /* token or position table, or an untied output head: outside "non-embedding" */
+} tl_parameter;
+
+typedef struct tl_net tl_net;
+
+/* Builds and initialises (phase init; streams by parameter name, so that any order initialises alike). `dtype` of the
+ * parameters and activations: f64, f32, bf16 or f16. NULL with the context's error. The net lives in the context and must
+ * be freed before it. */
+tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype);
+void tl_net_free(tl_net *net);
+const tl_model *tl_net_model(const tl_net *net);
+int tl_net_parameters(const tl_net *net, const tl_parameter **list);
+tl_tensor *tl_net_find(const tl_net *net, const char *name); /* borrowed; NULL if there is none */
+
+/* Parameters, counted from the tensors: unique; with a tied head counted a second time; and without embeddings, positions
+ * and head (Kaplan et al. 2020). */
+typedef struct tl_parameter_count {
+    int64_t unique, untied, non_embedding;
+} tl_parameter_count;
+void tl_net_count(const tl_net *net, tl_parameter_count *count);
+
+/* Turns dropout on (training) or off. Off in a new net. */
+void tl_net_train(tl_net *net, bool on);
+/* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
+tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);
+/* Mean loss: cross-entropy over targets [B,T] (−100 is ignored); cruncher: squared error against [B]. Sets the phases
+ * forward and loss. */
+tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target);
+#define TL_IGNORE_INDEX (-100)
+
+/* The symbols of a model as dims of a context: what its shapes are made of. */
+typedef struct tl_symbols {
+    tl_dim N, D, H, G, K, F, V, C;
+} tl_symbols;
+const tl_symbols *tl_net_symbols(const tl_net *net);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,179 @@
+/* Folding: sums over regions become formulas. Iterations of a repetition with equal content fold into its symbol; where
+ * they differ, each odd one stands alone and the rest fold: (N − 1) × […] + last […]. */
+#include "account/ledger.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct tl_fold {
+    tl_ctx *ctx;
+    const tl_poly **sum; /* per region; NULL: nothing */
+    uint32_t regions;
+    const tl_poly *zero;
+};
+
+tl_fold *tl_fold_new(tl_ctx *ctx) {
+    if (!ctx->space) {
+        tl_ctx_fail(ctx, TL_ERR_STATE, "formulas were asked of a context that keeps none");
+        return NULL;
+    }
+    tl_fold *fold = tl_host_alloc(ctx, sizeof *fold);
+    if (!fold)
+        return NULL;
+    fold->ctx = ctx;
+    fold->regions = ctx->region_count;
+    fold->zero = tl_poly_constant(ctx->space, 0);
+    fold->sum = tl_host_alloc(ctx, fold->regions * sizeof *fold->sum);
+    if (!fold->sum) {
+        tl_host_free(ctx, fold, sizeof *fold);
+        return NULL;
+    }
+    return fold;
+}
+
+void tl_fold_free(tl_fold *fold) {
+    if (!fold)
+        return;
+    tl_host_free(fold->ctx, fold->sum, fold->regions * sizeof *fold->sum);
+    tl_host_free(fold->ctx, fold, sizeof *fold);
+}
+
+void tl_fold_add(tl_fold *fold, uint32_t region, const tl_poly *p) {
+    if (!fold || !p || region >= fold->regions)
+        return;
+    fold->sum[region] = fold->sum[region] ? tl_poly_add(fold->ctx->space, fold->sum[region], p) : p;
+}
+
+static void check(tl_fold *fold) {
+    const tl_error *error = tl_space_error(fold->ctx->space);
+    if (error->status != TL_OK)
+        tl_ctx_fail(fold->ctx, error->status, "%s", error->message);
+}
+
+/* The content that most iterations have (first such on a tie, unless one of the tied is empty: then empty), and how many
+ * do not have it. */
+static const tl_poly *common_content(const tl_fold *fold, const tl_repeat_node *node, int64_t *others) {
+    const tl_poly *best = NULL;
+    int64_t best_count = 0;
+    for (int64_t i = 0; i < node->count; i++) {
+        const tl_poly *p = fold->sum[node->regions[i]];
+        int64_t count = 0;
+        bool met = false;
+        for (int64_t j = 0; j < node->count; j++) {
+            if (fold->sum[node->regions[j]] != p)
+                continue;
+            if (j < i) {
+                met = true;
+                break;
+            }
+            count++;
+        }
+        /* On a tie the empty content is the common one, so that odd iterations stand alone. Of two that differ: the first
+         * micro-batch is the odd one (it adopts gradients), the last layer is (the peak stands there). */
+        bool tie = count == best_count && (!p || (best && strcmp(node->symbol, "A") == 0));
+        if (!met && (count > best_count || tie)) {
+            best = p;
+            best_count = count;
+        }
+        if (best_count * 2 > node->count)
+            break;
+    }
+    *others = node->count - best_count;
+    return best;
+}
+
+static void where_text(const tl_repeat_node *node, int64_t i, char *out, size_t size) {
+    if (i == 0)
+        snprintf(out, size, "first %s", node->symbol);
+    else if (i == node->count - 1)
+        snprintf(out, size, "last %s", node->symbol);
+    else
+        snprintf(out, size, "%s = %lld", node->symbol, (long long)i + 1);
+}
+
+const tl_poly *tl_fold_total(tl_fold *fold) {
+    if (!fold)
+        return NULL;
+    tl_space *space = fold->ctx->space;
+    const tl_poly **saved = tl_host_alloc(fold->ctx, fold->regions * sizeof *saved);
+    if (!saved)
+        return NULL;
+    memcpy(saved, fold->sum, fold->regions * sizeof *saved);
+    for (uint32_t r = fold->ctx->repeat_count; r-- > 0;) { /* inner repetitions come after outer ones */
+        const tl_repeat_node *node = &fold->ctx->repeats[r];
+        if (node->count == 0 || node->regions[node->count - 1] >= fold->regions)
+            continue;
+        int64_t others;
+        const tl_poly *common = common_content(fold, node, &others), *sum = NULL;
+        if (common) {
+            const tl_poly *times = tl_poly_sub(space, node->formula, tl_poly_constant(space, others));
+            sum = tl_poly_mul(space, times, common);
+        }
+        for (int64_t i = 0; i < node->count; i++) {
+            const tl_poly *p = fold->sum[node->regions[i]];
+            if (p && p != common)
+                sum = sum ? tl_poly_add(space, sum, p) : p;
+        }
+        tl_fold_add(fold, node->outer, sum);
+    }
+    const tl_poly *total = fold->sum[0] ? fold->sum[0] : fold->zero;
+    memcpy(fold->sum, saved, fold->regions * sizeof *saved);
+    tl_host_free(fold->ctx, saved, fold->regions * sizeof *saved);
+    check(fold);
+    return fold->ctx->error.status == TL_OK ? total : NULL;
+}
+
+static void put_term(tl_fold_term *terms, int capacity, int *count, const tl_poly *times, const tl_poly *content,
+                     const char *where) {
+    if (*count < capacity) {
+        terms[*count].times = times;
+        terms[*count].content = content;
+        snprintf(terms[*count].where, sizeof terms[*count].where, "%s", where);
+    }
+    ++*count;
+}
+
+int tl_fold_terms(tl_fold *fold, tl_fold_term *terms, int capacity) {
+    /* Outermost repetitions only are told apart; what nests inside them is folded first. */
+    if (!fold)
+        return 0;
+    tl_space *space = fold->ctx->space;
+    int count = 0;
+    const tl_poly *one = tl_poly_constant(space, 1);
+    const tl_poly **saved = tl_host_alloc(fold->ctx, fold->regions * sizeof *saved);
+    if (!saved)
+        return 0;
+    memcpy(saved, fold->sum, fold->regions * sizeof *saved);
+    if (fold->sum[0])
+        put_term(terms, capacity, &count, one, fold->sum[0], "");
+    fold->sum[0] = NULL;
+    for (uint32_t r = fold->ctx->repeat_count; r-- > 0;) {
+        const tl_repeat_node *node = &fold->ctx->repeats[r];
+        if (node->count == 0 || node->regions[node->count - 1] >= fold->regions)
+            continue;
+        int64_t others;
+        const tl_poly *common = common_content(fold, node, &others), *sum = NULL;
+        const tl_poly *times = tl_poly_sub(space, node->formula, tl_poly_constant(space, others));
+        if (common && node->outer == 0)
+            put_term(terms, capacity, &count, times, common, "");
+        else if (common)
+            sum = tl_poly_mul(space, times, common);
+        for (int64_t i = 0; i < node->count; i++) {
+            const tl_poly *p = fold->sum[node->regions[i]];
+            if (!p || p == common)
+                continue;
+            char where[48];
+            where_text(node, i, where, sizeof where);
+            if (node->outer == 0)
+                put_term(terms, capacity, &count, one, p, where);
+            else
+                sum = sum ? tl_poly_add(space, sum, p) : p;
+        }
+        if (node->outer != 0)
+            tl_fold_add(fold, node->outer, sum);
+    }
+    memcpy(fold->sum, saved, fold->regions * sizeof *saved);
+    tl_host_free(fold->ctx, saved, fold->regions * sizeof *saved);
+    check(fold);
+    return count < capacity ? count : capacity;
+}

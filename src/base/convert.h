@@ -1,0 +1,61 @@
+/* base/convert.h: the 16-bit float formats, inline and without branches so that kernels vectorise them.
+ *
+ * Rounding is to nearest even (IEEE 754-2019, 4.3.1); subnormals are kept; a NaN stays a NaN: quiet bit set, sign and
+ * the payload's top bits kept. Everything is done on integers except the binary16 subnormals, whose one float operation
+ * never meets a float32 subnormal, so that flush-to-zero modes change nothing. Assumes round-to-nearest mode.
+ */
+#ifndef TL_BASE_CONVERT_H
+#define TL_BASE_CONVERT_H
+
+#include <stdint.h>
+
+static inline uint32_t tl_float_bits(float value) {
+    union {
+        float value;
+        uint32_t bits;
+    } both = {value};
+    return both.bits;
+}
+
+static inline float tl_bits_float(uint32_t bits) {
+    union {
+        uint32_t bits;
+        float value;
+    } both = {bits};
+    return both.value;
+}
+
+static inline uint16_t tl_convert_f32_bf16(float value) {
+    const uint32_t bits = tl_float_bits(value);
+    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16; /* only a NaN could wrap here */
+    const uint32_t nan = bits >> 16 | 0x0040;
+    return (uint16_t)((bits & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
+}
+
+/* Exact: every bit kept, signalling NaNs included. */
+static inline float tl_convert_bf16_f32(uint16_t bits) { return tl_bits_float((uint32_t)bits << 16); }
+
+static inline uint16_t tl_convert_f32_f16(float value) {
+    const uint32_t bits = tl_float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
+    /* 2^-14 and more: rebias the exponent by 15 - 127, round away 13 bits. 65520 carries into infinity by itself. */
+    const uint32_t normal = (size + 0xC8000FFF + (size >> 13 & 1)) >> 13;
+    /* Below 2^-14: the unit of floats in [0.5, 1) is 2^-24, that of binary16 subnormals, so adding 0.5 rounds. */
+    const uint32_t tiny = tl_float_bits(tl_bits_float(size) + 0.5f) - 0x3F000000;
+    const uint32_t nan = 0x7E00 | (size >> 13 & 0x3FF);
+    uint32_t result = size < 0x38800000 ? tiny : normal;
+    result = size >= 0x47800000 ? 0x7C00 : result; /* 65536 and more */
+    result = size > 0x7F800000 ? nan : result;
+    return (uint16_t)(sign | result);
+}
+
+static inline float tl_convert_f16_f32(uint16_t half) {
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 0x1F, fraction = half & 0x3FF;
+    const uint32_t normal = ((uint32_t)(half & 0x7FFF) << 13) + 0x38000000; /* rebias by 127 - 15 */
+    const uint32_t tiny = tl_float_bits((float)(int32_t)fraction * 0x1p-24f);
+    const uint32_t special = 0x7F800000 | fraction << 13 | (fraction ? 0x400000u : 0u);
+    uint32_t result = exponent == 0 ? tiny : normal;
+    result = exponent == 0x1F ? special : result;
+    return tl_bits_float(sign | result);
+}
+
+#endif

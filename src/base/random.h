@@ -1,0 +1,39 @@
+/* base/random.h: random numbers that depend on (seed, stream, index) alone.
+ *
+ * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC11), through Random123.
+ * The key is the seed (low word first); the counter is {block low, block high, stream low, stream high}. There is no
+ * state: any thread may draw number i, any sharding draws the same numbers. Random numbers of different kinds drawn at
+ * the same (seed, stream) share bits; give each use a stream of its own.
+ */
+#ifndef TL_BASE_RANDOM_H
+#define TL_BASE_RANDOM_H
+
+#include "tally/base.h"
+
+/* Block `counter` of a stream: four words of 32 random bits. */
+void tl_random_u32x4(uint64_t seed, uint64_t stream, uint64_t counter, uint32_t out[4]);
+
+/* Uniform in [0,1). f32: number i is the upper 24 bits of word i%4 of block i/4, times 2^-24.
+ * f64: number i is the upper 53 bits of words 2(i%2) (low) and 2(i%2)+1 (high) of block i/2, times 2^-53. */
+float tl_random_uniform_f32(uint64_t seed, uint64_t stream, uint64_t index);
+double tl_random_uniform_f64(uint64_t seed, uint64_t stream, uint64_t index);
+
+/* Uniform in [0, bound), bound > 0, from the 64 bits uniform_f64 is made of: floor(bits * bound / 2^64). The
+ * unevenness is below bound/2^64. */
+uint64_t tl_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t bound);
+
+/* Standard normal, by Box and Muller (1958), in double: with u, v the two 53-bit uniforms of block i/2 and
+ * r = sqrt(-2 log(1 - u)), number i is r cos(2 pi v) for even i and r sin(2 pi v) for odd i. f32 is f64 rounded. */
+float tl_random_normal_f32(uint64_t seed, uint64_t stream, uint64_t index);
+double tl_random_normal_f64(uint64_t seed, uint64_t stream, uint64_t index);
+
+/* Numbers first .. first+count-1, each the same as from the calls above; twice as fast or more. */
+void tl_random_fill_uniform_f32(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, float *out);
+void tl_random_fill_normal_f32(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, float *out);
+void tl_random_fill_normal_f64(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, double *out);
+
+/* The stream of a named thing, e.g. ("init", "layer.3.attention.query"): 64-bit FNV-1a (Fowler, Noll, Vo) over the
+ * bytes of `kind`, a zero byte, the bytes of `name`. */
+uint64_t tl_stream_id(const char *kind, const char *name);
+
+#endif

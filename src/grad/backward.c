@@ -1,0 +1,164 @@
+/* The walk: from the loss to the leaves, each op's gradient in the place of the op itself. */
+#include "grad/tape.h"
+
+#include <string.h>
+
+/* A gradient arrives at a node's output: the first is held, later ones are added, in place where nothing else looks. */
+static tl_status arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site) {
+    tl_tensor *held = *slot;
+    if (!held) {
+        tl_tensor_ref(g);
+        *slot = g;
+        return TL_OK;
+    }
+    if (held != g && tl_tensor_is_exclusive(held, 1) && !tl_tensor_overlaps_itself(held)) {
+        tl_accumulate_(held, g, site);
+        return ctx->error.status;
+    }
+    tl_tensor *sum = g;
+    if (held != g && g->scope_index >= 0 && tl_tensor_is_exclusive(g, 1) && !tl_tensor_overlaps_itself(g))
+        tl_accumulate_(g, held, site);
+    else
+        sum = tl_add_(held, g, site);
+    if (!sum || ctx->error.status != TL_OK)
+        return ctx->error.status;
+    tl_tensor_ref(sum);
+    *slot = sum;
+    tl_tensor_unref(held);
+    return TL_OK;
+}
+
+static bool owns_whole_storage(const tl_tensor *g) {
+    return g->scope_index >= 0 && tl_tensor_is_exclusive(g, 1) && g->offset == 0 && tl_tensor_is_contiguous(g) &&
+           g->storage->bytes == tl_tensor_count(g) * tl_dtype_bytes(g->dtype);
+}
+
+/* A leaf adopts its first gradient: the storage becomes category grad and is booked where the leaf lives. */
+static tl_status arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, const char *site) {
+    if (leaf->grad == g)
+        return TL_OK; /* a product added straight into it */
+    if (leaf->grad) {
+        tl_accumulate_(leaf->grad, g, site);
+        return ctx->error.status;
+    }
+    if (!owns_whole_storage(g))
+        g = tl_copy_(g, site);
+    if (!g)
+        return ctx->error.status;
+    tl_keep(g);
+    leaf->grad = g;
+    g->storage->region = leaf->storage->region;
+    g->storage->module = leaf->storage->module;
+    tl_storage_retag(g->storage, TL_GRAD);
+    return TL_OK;
+}
+
+static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
+    memset(saved, 0, sizeof *saved);
+    saved->ctx = ctx;
+    saved->op = node->op;
+    saved->attr = node->attr;
+    saved->site = node->site;
+    saved->n_in = node->n_in;
+    saved->n_out = node->n_out;
+    saved->in_shape = node->in_shape;
+    saved->in_dtype = node->in_dtype;
+    saved->needs = node->needs;
+    for (int i = 0; i < node->n_kept; i++) {
+        const tl_kept *k = &node->kept[i];
+        if (k->tensor->storage->version != k->version)
+            return tl_ctx_fail(ctx, TL_ERR_STATE, "%s (%s): a tensor saved for backward was changed since", node->op->name,
+                               node->site);
+        if (k->slot < TL_MAX_IO)
+            saved->in[k->slot] = k->tensor;
+        else
+            saved->out[k->slot - TL_MAX_IO] = k->tensor;
+    }
+    for (int i = 0; i < node->n_in; i++) {
+        const tl_tensor *leaf = node->edges[i].leaf;
+        if (leaf && leaf->grad && tl_tensor_is_exclusive(leaf->grad, 1))
+            saved->into[i] = leaf->grad;
+    }
+    return TL_OK;
+}
+
+static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
+    tl_saved saved;
+    tl_tensor *gin[TL_MAX_IO] = {0};
+    tl_status status = prepare(ctx, node, &saved);
+    if (status == TL_OK)
+        status = node->op->grad(ctx, &saved, node->gout, gin);
+    for (int i = 0; i < node->n_in && status == TL_OK; i++) {
+        const tl_edge *edge = &node->edges[i];
+        if (!edge->wanted || !gin[i])
+            continue;
+        if (!tl_shape_equal(&gin[i]->shape, &node->in_shape[i]) || gin[i]->dtype != node->in_dtype[i]) {
+            char a[200], b[160];
+            return tl_ctx_fail(ctx, TL_ERR_SHAPE, "%s (%s): the gradient of input %d is %s, the input %s%s", node->op->name,
+                               node->site, i, tl_tensor_text(gin[i], a, sizeof a), tl_dtype_name(node->in_dtype[i]),
+                               tl_shape_text(&node->in_shape[i], b, sizeof b));
+        }
+        status = edge->leaf ? arrive_at_leaf(ctx, edge->leaf, gin[i], node->site)
+                            : arrive_at_node(ctx, &ctx->tape->nodes[edge->node]->gout[edge->output], gin[i], node->site);
+    }
+    return status;
+}
+
+static tl_status walk(tl_ctx *ctx) {
+    struct tl_tape *tape = ctx->tape;
+    for (int64_t i = tape->count; i-- > 0;) {
+        tl_node *node = tape->nodes[i];
+        bool reached = false;
+        for (int j = 0; j < node->n_out; j++)
+            reached |= node->gout[j] != NULL;
+        tl_status status = TL_OK;
+        if (reached) {
+            ctx->place.module = node->module;
+            ctx->place.region = node->region;
+            ctx->phase_site = node->user_site;
+            tl_scope_begin(ctx);
+            status = walk_node(ctx, node);
+            tl_scope_end(ctx);
+        }
+        tl_node_let_go(node);
+        if (status != TL_OK)
+            return status;
+    }
+    return ctx->error.status;
+}
+
+tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
+    if (ctx->error.status != TL_OK)
+        return ctx->error.status;
+    if (!loss)
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "backward of nothing");
+    char text[200];
+    if (tl_tensor_count(loss) != 1)
+        return tl_ctx_fail(ctx, TL_ERR_SHAPE, "backward starts from one element, not from %s",
+                           tl_tensor_text(loss, text, sizeof text));
+    if (!ctx->tape || loss->generation != ctx->tape->generation)
+        return tl_ctx_fail(ctx, TL_ERR_STATE, "nothing that leads to %s was recorded (tl_record, tl_tensor_require_grad)",
+                           tl_tensor_text(loss, text, sizeof text));
+    tl_place before = ctx->place;
+    const char *phase_site = ctx->phase_site;
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_scope_begin(ctx);
+    tl_node *last = ctx->tape->nodes[loss->node];
+    ctx->place.region = last->region;
+    tl_tensor *start = tl_empty(ctx, loss->dtype, loss->shape, TL_WORK);
+    if (start && tl_fill_(start, seed, last->site)) {
+        tl_tensor_ref(start);
+        last->gout[loss->node_output] = start;
+        tl_release(start);
+    }
+    tl_status status = ctx->error.status;
+    if (status == TL_OK)
+        status = walk(ctx);
+    tl_scope_end(ctx);
+    ctx->place = before;
+    ctx->phase_site = phase_site;
+    ctx->recording = recording;
+    tl_tape_clear(ctx);
+    return status;
+}

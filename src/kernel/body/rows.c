@@ -1,0 +1,343 @@
+/* kernel/body/rows.c: softmax, norms and cross-entropy: rows in tasks cut by shape, see rows.h for the rows themselves. */
+#include "kernel/body/body.h"
+#include "kernel/body/math.h"
+
+typedef struct tl_line {
+    tl_dtype dtype;
+    char *data;
+    int64_t stride; /* elements */
+} tl_line;
+
+typedef struct tl_norm_task {
+    tl_walk rows; /* forward: x, y, mean, rstd; backward: x, gradient, dx, mean, rstd */
+    bool centred;
+    double epsilon;
+    int64_t columns, per_task;
+    tl_line gain, bias;
+    int64_t stride[3]; /* along the last axis */
+    void *dgain, *dbias;
+} tl_norm_task;
+
+#define REAL float
+#define N(name) name##_float
+#define OWN TL_F32
+#define LOAD TL_K(load_float)
+#define STORE TL_K(store_float)
+#define LANES_ADD tl_lanes_add_float
+#define LANES_SUM tl_lanes_sum_float
+#define EXP tlm_exp
+#define LOG tlm_log
+#define SQRT __builtin_sqrtf
+#include "kernel/body/rows.h"
+#undef REAL
+#undef N
+#undef OWN
+#undef LOAD
+#undef STORE
+#undef LANES_ADD
+#undef LANES_SUM
+#undef EXP
+#undef LOG
+#undef SQRT
+#define REAL double
+#define N(name) name##_double
+#define OWN TL_F64
+#define LOAD TL_K(load_double)
+#define STORE TL_K(store_double)
+#define LANES_ADD tl_lanes_add_double
+#define LANES_SUM tl_lanes_sum_double
+#define EXP tlm_exp64
+#define LOG tlm_log64
+#define SQRT __builtin_sqrt
+#include "kernel/body/rows.h"
+
+/* A row's line of array `a` of a walk over rows. */
+static tl_line line_at(const tl_walk *rows, int a, char *const pointer[], int64_t stride) {
+    return (tl_line){rows->dtype[a], pointer[a], stride};
+}
+
+static int64_t last_stride(const tl_array *a) {
+    return a->ndim == 0 || a->size[a->ndim - 1] == 1 ? 1 : a->stride[a->ndim - 1];
+}
+
+static tl_engine *engine_for(const tl_kcall *call, int64_t elements) {
+    return elements < 2 * TL_TASK_ELEMENTS ? NULL : call->engine;
+}
+
+/* ---- softmax ---- */
+
+typedef struct softmax_task {
+    tl_walk rows;
+    int64_t columns, per_task, stride[3], rows_in_matrix;
+    double scale;
+    bool causal;
+} softmax_task;
+
+static void softmax_rows(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const softmax_task *t = argument;
+    int64_t end = tl_min_i64((task + 1) * t->per_task, t->rows.total);
+    for (int64_t at = task * t->per_task; at < end; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        tl_line y = line_at(&t->rows, 0, pointer, t->stride[0]), x = line_at(&t->rows, 1, pointer, t->stride[1]);
+        int64_t seen = t->columns;
+        if (t->causal)
+            seen = tl_max_i64(0, tl_min_i64(seen, at % t->rows_in_matrix + 1 + t->columns - t->rows_in_matrix));
+        if (x.dtype == TL_F64)
+            softmax_row_double(&x, &y, t->columns, seen, t->scale);
+        else
+            softmax_row_float(&x, &y, t->columns, seen, (float)t->scale);
+    }
+}
+
+static void softmax_backward_rows(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const softmax_task *t = argument;
+    int64_t end = tl_min_i64((task + 1) * t->per_task, t->rows.total);
+    for (int64_t at = task * t->per_task; at < end; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        tl_line out = line_at(&t->rows, 0, pointer, t->stride[0]), y = line_at(&t->rows, 1, pointer, t->stride[1]);
+        tl_line g = line_at(&t->rows, 2, pointer, t->stride[2]);
+        if (y.dtype == TL_F64)
+            softmax_backward_row_double(&y, &g, &out, t->columns, t->scale);
+        else
+            softmax_backward_row_float(&y, &g, &out, t->columns, (float)t->scale);
+    }
+}
+
+static void softmax_run(tl_kcall *call, int n_array, tl_engine_task *task) {
+    const tl_softmax_attr *attr = call->attr;
+    const tl_array *array[] = {&call->out[0], &call->in[0], &call->in[1]}, *x = array[1];
+    softmax_task t = {.scale = attr->scale, .causal = attr->causal && x->ndim >= 2};
+    t.columns = x->size[x->ndim - 1];
+    t.rows_in_matrix = x->ndim >= 2 ? x->size[x->ndim - 2] : 1;
+    for (int a = 0; a < n_array; a++)
+        t.stride[a] = last_stride(array[a]);
+    TL_K(walk_make)(&t.rows, array, n_array, x->ndim - 1, false);
+    t.per_task = tl_rows_per_task(t.columns);
+    if (t.columns > 0)
+        tl_engine_run(engine_for(call, t.rows.total * t.columns), tl_blocks_of(t.rows.total, t.per_task), task, &t);
+}
+
+void TL_K(softmax)(tl_kcall *call) { softmax_run(call, 2, softmax_rows); }
+void TL_K(softmax_backward)(tl_kcall *call) { softmax_run(call, 3, softmax_backward_rows); }
+
+/* ---- norms ---- */
+
+static void norm_rows(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const tl_norm_task *t = argument;
+    int64_t end = tl_min_i64((task + 1) * t->per_task, t->rows.total);
+    for (int64_t at = task * t->per_task; at < end; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        tl_line x = line_at(&t->rows, 0, pointer, t->stride[0]), y = line_at(&t->rows, 1, pointer, t->stride[1]);
+        tl_line none = {TL_F32, NULL, 0}, mean = none, rstd = none;
+        if (t->rows.n_array > 2)
+            rstd = line_at(&t->rows, t->rows.n_array - 1, pointer, 1);
+        if (t->rows.n_array > 3)
+            mean = line_at(&t->rows, 2, pointer, 1);
+        if (x.dtype == TL_F64)
+            norm_row_double(t, &x, &y, &mean, &rstd);
+        else
+            norm_row_float(t, &x, &y, &mean, &rstd);
+    }
+}
+
+static tl_line vector_line(const tl_array *a) { return (tl_line){a->dtype, a->data, last_stride(a)}; }
+
+static void norm_forward(tl_kcall *call, bool centred) {
+    const tl_norm_attr *attr = call->attr;
+    const tl_array *array[4] = {&call->in[0], &call->out[0]}, *x = array[0];
+    int n_array = 2;
+    for (int i = 1; i < call->n_out; i++)
+        array[n_array++] = &call->out[i];
+    tl_norm_task t = {.centred = centred, .epsilon = attr->epsilon, .columns = x->size[x->ndim - 1]};
+    t.gain = vector_line(&call->in[1]);
+    if (centred && call->n_in > 2)
+        t.bias = vector_line(&call->in[2]);
+    t.stride[0] = last_stride(array[0]);
+    t.stride[1] = last_stride(array[1]);
+    TL_K(walk_make)(&t.rows, array, n_array, x->ndim - 1, false);
+    t.per_task = tl_rows_per_task(t.columns);
+    tl_engine_run(engine_for(call, t.rows.total * t.columns), tl_blocks_of(t.rows.total, t.per_task), norm_rows, &t);
+}
+
+static void norm_backward_rows(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const tl_norm_task *t = argument;
+    bool wide = t->rows.dtype[0] == TL_F64;
+    int64_t end = tl_min_i64((task + 1) * TL_ROW_BLOCK, t->rows.total), bytes = t->columns * (wide ? 8 : 4);
+    char *dgain = t->dgain ? (char *)t->dgain + task * bytes : NULL;
+    char *dbias = t->dbias ? (char *)t->dbias + task * bytes : NULL;
+    if (dgain)
+        memset(dgain, 0, (size_t)bytes);
+    if (dbias)
+        memset(dbias, 0, (size_t)bytes);
+    for (int64_t at = task * TL_ROW_BLOCK; at < end; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        tl_line line[5] = {line_at(&t->rows, 0, pointer, t->stride[0]), line_at(&t->rows, 1, pointer, t->stride[1]),
+                           line_at(&t->rows, 2, pointer, t->stride[2]), line_at(&t->rows, 3, pointer, 1),
+                           line_at(&t->rows, 4, pointer, 1)};
+        if (!t->rows.data[2])
+            line[2].data = NULL;
+        if (wide)
+            norm_backward_row_double(t, line, (double *)dgain, (double *)dbias);
+        else
+            norm_backward_row_float(t, line, (float *)dgain, (float *)dbias);
+    }
+}
+
+static void norm_backward(tl_kcall *call, bool centred) {
+    const tl_array *x = &call->in[0], *rstd = &call->in[centred ? 3 : 2], *mean = centred ? &call->in[2] : rstd;
+    tl_array dx = call->out[0];
+    const tl_array *gradient = &call->in[centred ? 4 : 3], *array[] = {x, gradient, &dx, mean, rstd};
+    if (!dx.data) { /* not wanted: walk the gradient's own strides, write nothing */
+        dx = *gradient;
+        dx.data = NULL;
+    }
+    tl_norm_task t = {.centred = centred, .columns = x->size[x->ndim - 1], .gain = vector_line(&call->in[1])};
+    for (int a = 0; a < 3; a++)
+        t.stride[a] = last_stride(array[a]);
+    TL_K(walk_make)(&t.rows, array, 5, x->ndim - 1, false);
+    int64_t blocks = tl_blocks_of(t.rows.total, TL_ROW_BLOCK);
+    bool wide = x->dtype == TL_F64, has_bias = centred && call->n_out > 2 && call->out[2].data;
+    char *work = call->work;
+    t.dgain = call->n_out > 1 && call->out[1].data ? work : NULL;
+    t.dbias = has_bias ? work + blocks * t.columns * (wide ? 8 : 4) : NULL;
+    if (t.columns == 0)
+        return;
+    tl_engine_run(engine_for(call, t.rows.total * t.columns), blocks, norm_backward_rows, &t);
+    for (int o = 1; o < 3; o++) {
+        void *partial = o == 1 ? t.dgain : t.dbias;
+        if (partial && wide)
+            norm_collect_double(&call->out[o], partial, blocks, t.columns);
+        else if (partial)
+            norm_collect_float(&call->out[o], partial, blocks, t.columns);
+    }
+}
+
+void TL_K(layer_norm)(tl_kcall *call) { norm_forward(call, true); }
+void TL_K(rms_norm)(tl_kcall *call) { norm_forward(call, false); }
+void TL_K(layer_norm_backward)(tl_kcall *call) { norm_backward(call, true); }
+void TL_K(rms_norm_backward)(tl_kcall *call) { norm_backward(call, false); }
+
+/* ---- cross-entropy ---- */
+
+typedef struct entropy_task {
+    tl_walk rows; /* logits, targets, lse, and backward: gradient of the logits */
+    int64_t columns, per_task, stride, out_stride, ignore;
+    double factor;
+} entropy_task;
+
+static int64_t int_at(tl_dtype dtype, const char *memory) {
+    int64_t value;
+    TL_K(load_int)(&value, dtype, memory, 1, 1);
+    return value;
+}
+
+static void entropy_rows(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const entropy_task *t = argument;
+    int64_t end = tl_min_i64((task + 1) * t->per_task, t->rows.total);
+    for (int64_t at = task * t->per_task; at < end; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        tl_line x = line_at(&t->rows, 0, pointer, t->stride), lse = line_at(&t->rows, 2, pointer, 1);
+        if (x.dtype == TL_F64)
+            log_sum_exp_row_double(&x, t->columns, &lse);
+        else
+            log_sum_exp_row_float(&x, t->columns, &lse);
+    }
+}
+
+/* The mean over counted targets, in order of position; differences and sum in double. */
+static double entropy_loss(const entropy_task *t, int64_t *counted, int64_t *fault) {
+    double sum = 0;
+    *counted = 0;
+    for (int64_t at = 0; at < t->rows.total; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        int64_t target = int_at(t->rows.dtype[1], pointer[1]);
+        if (target == t->ignore)
+            continue;
+        if (target < 0 || target >= t->columns) {
+            *fault = at + 1;
+            return 0;
+        }
+        double lse, logit;
+        TL_K(load_double)(&lse, t->rows.dtype[2], pointer[2], 1, 1);
+        TL_K(load_double)(&logit, t->rows.dtype[0], pointer[0] + target * t->stride * t->rows.bytes[0], 1, 1);
+        sum += lse - logit;
+        ++*counted;
+    }
+    return *counted ? sum / (double)*counted : 0;
+}
+
+void TL_K(cross_entropy)(tl_kcall *call) {
+    const tl_loss_attr *attr = call->attr;
+    const tl_array *x = &call->in[0];
+    int rows_ndim = x->ndim - 1;
+    tl_array lse = call->n_out > 1 ? call->out[1] : *x;
+    if (call->n_out == 1) {
+        lse.dtype = x->dtype == TL_F64 ? TL_F64 : TL_F32;
+        lse.data = call->work;
+        int64_t step = 1;
+        for (int d = rows_ndim - 1; d >= 0; d--) {
+            lse.stride[d] = step;
+            step *= x->size[d];
+        }
+    }
+    const tl_array *array[] = {x, &call->in[1], &lse};
+    entropy_task t = {.columns = x->size[rows_ndim], .stride = last_stride(x), .ignore = attr->ignore_index};
+    TL_K(walk_make)(&t.rows, array, 3, rows_ndim, false);
+    t.per_task = tl_rows_per_task(t.columns);
+    tl_engine_run(engine_for(call, t.rows.total * t.columns), tl_blocks_of(t.rows.total, t.per_task), entropy_rows, &t);
+    int64_t counted, fault = 0;
+    double loss = entropy_loss(&t, &counted, &fault), count;
+    if (fault) {
+        call->fault = fault;
+        return;
+    }
+    count = (double)counted;
+    TL_K(store_double)(call->out[0].dtype, call->out[0].data, 1, &loss, 1);
+    if (call->n_out > 2)
+        TL_K(store_double)(call->out[2].dtype, call->out[2].data, 1, &count, 1);
+}
+
+static void entropy_backward_rows(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const entropy_task *t = argument;
+    int64_t end = tl_min_i64((task + 1) * t->per_task, t->rows.total);
+    for (int64_t at = task * t->per_task; at < end; at++) {
+        char *pointer[TL_MAX_IO];
+        TL_K(walk_at)(&t->rows, at, pointer);
+        tl_line x = line_at(&t->rows, 0, pointer, t->stride), dx = line_at(&t->rows, 3, pointer, t->out_stride);
+        tl_line lse = line_at(&t->rows, 2, pointer, 1);
+        int64_t target = int_at(t->rows.dtype[1], pointer[1]);
+        if (target == t->ignore || target >= t->columns)
+            target = -1;
+        if (x.dtype == TL_F64)
+            cross_entropy_backward_row_double(&x, &dx, t->columns, target, get_double(&lse, 0), t->factor);
+        else
+            cross_entropy_backward_row_float(&x, &dx, t->columns, target, get_float(&lse, 0), (float)t->factor);
+    }
+}
+
+void TL_K(cross_entropy_backward)(tl_kcall *call) {
+    const tl_loss_attr *attr = call->attr;
+    const tl_array *x = &call->in[0], *array[] = {x, &call->in[1], &call->in[2], &call->out[0]};
+    double count, gradient;
+    TL_K(load_double)(&count, call->in[3].dtype, call->in[3].data, 1, 1);
+    TL_K(load_double)(&gradient, call->in[4].dtype, call->in[4].data, 1, 1);
+    entropy_task t = {.columns = x->size[x->ndim - 1], .stride = last_stride(x), .ignore = attr->ignore_index};
+    t.out_stride = last_stride(&call->out[0]);
+    t.factor = count > 0 ? gradient / count : 0;
+    TL_K(walk_make)(&t.rows, array, 4, x->ndim - 1, false);
+    t.per_task = tl_rows_per_task(t.columns);
+    tl_engine_run(engine_for(call, t.rows.total * t.columns), tl_blocks_of(t.rows.total, t.per_task),
+                  entropy_backward_rows, &t);
+}

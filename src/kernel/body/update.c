@@ -1,0 +1,210 @@
+/* kernel/body/update.c: optimizer updates, one pass over parameter, gradient and states, and the mean squared error.
+ *
+ * Arithmetic in float (double when the parameter is f64); constants are computed in double and rounded once. A 16-bit
+ * state or parameter is loaded, updated in float and rounded once. */
+#include <math.h>
+
+#include "kernel/body/body.h"
+
+/* arrays: parameter, states …, [copy], gradient. The low-precision copy is written with the parameter's value. */
+static void update(tl_kcall *call, int states, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants) {
+    const tl_array *array[6];
+    int access[6], n = 0, outs = call->n_out;
+    bool has_copy = outs > 1 + states;
+    for (int i = 0; i < 1 + states; i++) {
+        array[n] = &call->out[i];
+        access[n++] = TL_READ | TL_WRITE;
+    }
+    array[n] = &call->in[0];
+    access[n++] = TL_READ;
+    if (has_copy) {
+        array[n] = &call->out[outs - 1];
+        access[n++] = TL_WRITE;
+    }
+    bool wide = call->out[0].dtype == TL_F64;
+    TL_K(each)(call->engine, array, access, n, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT, wide ? loop_double : loop_float,
+               constants);
+}
+
+typedef struct update_constants {
+    double lr, momentum, decay, beta1, beta2, epsilon, step_size, root;
+    bool nesterov, first, has_copy;
+} update_constants;
+
+#define COPY(type, at)                                                                                                 \
+    if (c->has_copy)                                                                                                   \
+    memcpy(pointer[at], pointer[0], (size_t)n * sizeof(type))
+
+/* PyTorch's SGD: g += λθ; b = μb + g (b = g at first); g = g + μb (Nesterov) or b; θ −= lr·g */
+#define SGD(type)                                                                                                      \
+    static void sgd_##type(const void *constants, int64_t n, void *const pointer[]) {                                  \
+        const update_constants *c = constants;                                                                         \
+        type lr = (type)c->lr, decay = (type)c->decay, *p = pointer[0];                                                \
+        const type *g = pointer[1];                                                                                    \
+        TL_INDEPENDENT                                                                                                 \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            p[i] -= lr * (g[i] + decay * p[i]);                                                                        \
+        COPY(type, 2);                                                                                                 \
+    }                                                                                                                  \
+    static void momentum_##type(const void *constants, int64_t n, void *const pointer[]) {                             \
+        const update_constants *c = constants;                                                                         \
+        type lr = (type)c->lr, decay = (type)c->decay, momentum = (type)c->momentum, *p = pointer[0], *b = pointer[1]; \
+        type old = c->first ? 0 : momentum, ahead = c->nesterov ? momentum : 1, own = c->nesterov ? 1 : 0;             \
+        const type *g = pointer[2];                                                                                    \
+        TL_INDEPENDENT                                                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type slope = g[i] + decay * p[i];                                                                          \
+            b[i] = c->first ? slope : old * b[i] + slope;                                                              \
+            p[i] -= lr * (own * slope + ahead * b[i]);                                                                 \
+        }                                                                                                              \
+        COPY(type, 3);                                                                                                 \
+    }
+SGD(float)
+SGD(double)
+
+void TL_K(sgd)(tl_kcall *call) {
+    const tl_sgd_attr *attr = call->attr;
+    update_constants c = {.lr = attr->lr, .momentum = attr->momentum, .decay = attr->weight_decay};
+    c.nesterov = attr->nesterov;
+    c.first = attr->first;
+    bool momentum = attr->momentum != 0;
+    c.has_copy = call->n_out > (momentum ? 2 : 1);
+    if (momentum)
+        update(call, 1, momentum_float, momentum_double, &c);
+    else
+        update(call, 0, sgd_float, sgd_double, &c);
+}
+
+/* Duchi, Hazan, Singer 2011, with ε inside the root */
+#define ADAGRAD(type, root)                                                                                            \
+    static void adagrad_##type(const void *constants, int64_t n, void *const pointer[]) {                              \
+        const update_constants *c = constants;                                                                         \
+        type lr = (type)c->lr, epsilon = (type)c->epsilon, *p = pointer[0], *s = pointer[1];                           \
+        const type *g = pointer[2];                                                                                    \
+        TL_INDEPENDENT                                                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            s[i] += g[i] * g[i];                                                                                       \
+            p[i] -= lr * g[i] / root(s[i] + epsilon);                                                                  \
+        }                                                                                                              \
+        COPY(type, 3);                                                                                                 \
+    }
+ADAGRAD(float, __builtin_sqrtf)
+ADAGRAD(double, __builtin_sqrt)
+
+void TL_K(adagrad)(tl_kcall *call) {
+    const tl_adagrad_attr *attr = call->attr;
+    update_constants c = {.lr = attr->lr, .epsilon = attr->epsilon, .has_copy = call->n_out > 2};
+    update(call, 1, adagrad_float, adagrad_double, &c);
+}
+
+/* Adam, Kingma and Ba 2015; decoupled decay, Loshchilov and Hutter 2019. Both orders are θ·before − step·m/(√v·root + ε),
+ * then ·after. */
+#define ADAMW(type, square_root)                                                                                       \
+    static void adamw_##type(const void *constants, int64_t n, void *const pointer[]) {                                \
+        const update_constants *c = constants;                                                                         \
+        type beta1 = (type)c->beta1, beta2 = (type)c->beta2, rest1 = (type)(1 - c->beta1), rest2 = (type)(1 - c->beta2); \
+        type epsilon = (type)c->epsilon, step = (type)c->step_size, root = (type)c->root;                              \
+        type before = (type)c->momentum, after = (type)c->decay;                                                       \
+        type *p = pointer[0], *m = pointer[1], *v = pointer[2];                                                        \
+        const type *g = pointer[3];                                                                                    \
+        TL_INDEPENDENT                                                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type slope = g[i];                                                                                         \
+            type mean = beta1 * m[i] + rest1 * slope, square = beta2 * v[i] + rest2 * slope * slope;                   \
+            m[i] = mean;                                                                                               \
+            v[i] = square;                                                                                             \
+            p[i] = (p[i] * before - step * mean / (square_root(square) * root + epsilon)) * after;                     \
+        }                                                                                                              \
+        COPY(type, 4);                                                                                                 \
+    }
+ADAMW(float, __builtin_sqrtf)
+ADAMW(double, __builtin_sqrt)
+
+void TL_K(adamw)(tl_kcall *call) {
+    const tl_adamw_attr *attr = call->attr;
+    double correct1 = 1 - pow(attr->beta1, (double)attr->step), correct2 = 1 - pow(attr->beta2, (double)attr->step);
+    double keep = 1 - attr->lr * attr->weight_decay;
+    update_constants c = {.beta1 = attr->beta1, .beta2 = attr->beta2, .epsilon = attr->epsilon, .has_copy = call->n_out > 3};
+    c.step_size = attr->cs336 ? attr->lr * sqrt(correct2) / correct1 : attr->lr / correct1;
+    c.root = attr->cs336 ? 1 : 1 / sqrt(correct2);
+    c.momentum = attr->cs336 ? 1 : keep; /* factor before */
+    c.decay = attr->cs336 ? keep : 1;    /* factor after */
+    update(call, 2, adamw_float, adamw_double, &c);
+}
+
+/* ---- mean squared error ---- */
+
+#define ERROR_BLOCK 4096
+
+typedef struct error_task {
+    tl_walk walk;
+    double *partial;
+} error_task;
+
+static void error_block(void *argument, int64_t task, int thread) {
+    (void)thread;
+    const error_task *t = argument;
+    int64_t end = tl_min_i64((task + 1) * ERROR_BLOCK, t->walk.total);
+    double lane[16] = {0}, square[TL_CHUNK];
+    for (int64_t at = task * ERROR_BLOCK; at < end; at += TL_CHUNK) {
+        int64_t n = tl_min_i64(TL_CHUNK, end - at);
+        if (t->walk.dtype[0] == TL_F64) {
+            double a_buffer[TL_CHUNK], b_buffer[TL_CHUNK];
+            const double *a = TL_K(flat_double)(&t->walk, 0, at, n, a_buffer);
+            const double *b = TL_K(flat_double)(&t->walk, 1, at, n, b_buffer);
+            for (int64_t i = 0; i < n; i++)
+                square[i] = (a[i] - b[i]) * (a[i] - b[i]);
+        } else {
+            float a_buffer[TL_CHUNK], b_buffer[TL_CHUNK];
+            const float *a = TL_K(flat_float)(&t->walk, 0, at, n, a_buffer);
+            const float *b = TL_K(flat_float)(&t->walk, 1, at, n, b_buffer);
+            for (int64_t i = 0; i < n; i++) {
+                double difference = (double)a[i] - (double)b[i];
+                square[i] = difference * difference;
+            }
+        }
+        tl_lanes_add_double(lane, square, n);
+    }
+    t->partial[task] = tl_lanes_sum_double(lane);
+}
+
+void TL_K(mse)(tl_kcall *call) {
+    const tl_array *array[] = {&call->in[0], &call->in[1]};
+    error_task t = {.partial = call->work};
+    TL_K(walk_make)(&t.walk, array, 2, array[0]->ndim, false);
+    int64_t blocks = tl_blocks_of(t.walk.total, ERROR_BLOCK);
+    tl_engine_run(t.walk.total < 2 * TL_TASK_ELEMENTS ? NULL : call->engine, blocks, error_block, &t);
+    double sum = 0;
+    for (int64_t i = 0; i < blocks; i++)
+        sum += t.partial[i];
+    sum = t.walk.total ? sum / (double)t.walk.total : 0;
+    TL_K(store_double)(call->out[0].dtype, call->out[0].data, 1, &sum, 1);
+}
+
+static void mse_backward_float(const void *constants, int64_t n, void *const pointer[]) {
+    float factor = (float)*(const double *)constants, *y = pointer[0];
+    const float *a = pointer[1], *b = pointer[2];
+    TL_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (a[i] - b[i]) * factor;
+}
+
+static void mse_backward_double(const void *constants, int64_t n, void *const pointer[]) {
+    double factor = *(const double *)constants, *y = pointer[0];
+    const double *a = pointer[1], *b = pointer[2];
+    TL_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        y[i] = (a[i] - b[i]) * factor;
+}
+
+void TL_K(mse_backward)(tl_kcall *call) {
+    double factor;
+    int64_t n = 1;
+    for (int d = 0; d < call->in[0].ndim; d++)
+        n *= call->in[0].size[d];
+    TL_K(load_double)(&factor, call->in[2].dtype, call->in[2].data, 1, 1);
+    factor = n ? 2 * factor / (double)n : 0;
+    tl_kcall two = *call;
+    two.n_in = 2;
+    TL_K(each_call)(&two, mse_backward_float, mse_backward_double, &factor);
+}

@@ -1,0 +1,71 @@
+/* What the families share: module brackets, norms, eager attention, the loss. */
+#include "nn/net.h"
+
+#include <stdio.h>
+
+void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site) {
+    tl_module_begin_(net->ctx, name, index, site);
+    tl_scope_begin(net->ctx);
+}
+
+tl_tensor *tl_leave(tl_net *net, tl_tensor *result) {
+    tl_tensor *carried = NULL;
+    tl_scope_end_into(net->ctx, &carried, result);
+    tl_module_end(net->ctx);
+    return carried;
+}
+
+tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_tensor *x) {
+    tl_enter(net, name, -1);
+    double epsilon = net->model.norm_epsilon;
+    return tl_leave(net, norm->bias ? tl_layer_norm(x, norm->gain, norm->bias, epsilon)
+                                    : tl_rms_norm(x, norm->gain, epsilon));
+}
+
+tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) {
+    return net->training && p > 0 ? tl_dropout(x, p, name) : x;
+}
+
+tl_tensor *tl_activate(tl_net *net, tl_tensor *x) {
+    switch (net->model.activation) {
+    case TL_GELU_TANH: return tl_gelu_tanh(x);
+    case TL_GELU_ERF: return tl_gelu_erf(x);
+    case TL_SILU: return tl_silu(x);
+    case TL_RELU: return tl_relu(x);
+    }
+    return NULL;
+}
+
+tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v) {
+    if (!q || !k || !v)
+        return NULL;
+    tl_ctx *ctx = net->ctx;
+    const tl_symbols *s = &net->symbols;
+    const tl_shape *shape = tl_tensor_shape(q);
+    tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];
+    bool grouped = net->model.kv_heads != net->model.heads;
+    if (grouped) { /* H = G·R: the R queries of a group read the same keys, without a copy */
+        tl_dim R = tl_dim_div(ctx, H, s->G), one = tl_dim_of(1);
+        q = tl_view(q, TL_SHAPE(ctx, B, s->G, R, T, K));
+        k = tl_view(k, TL_SHAPE(ctx, B, s->G, one, T, K));
+        v = tl_view(v, TL_SHAPE(ctx, B, s->G, one, T, K));
+    }
+    tl_tensor *scores = tl_matmul_causal(q, tl_transpose(k, -1, -2), TL_CAUSAL_MN);
+    tl_tensor *weights = tl_softmax(scores, 1.0 / tl_square_root((double)K.size), true);
+    tl_release(scores);
+    weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
+    tl_tensor *mixed = tl_matmul_causal(weights, v, TL_CAUSAL_MK);
+    if (grouped)
+        mixed = tl_view(mixed, TL_SHAPE(ctx, B, H, T, K));
+    return tl_reshape(tl_transpose(mixed, 1, 2), TL_SHAPE(ctx, B, T, tl_dim_mul(ctx, H, K)));
+}
+
+tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name) {
+    tl_enter(net, name, -1);
+    return tl_leave(net, tl_linear(x, net->head ? net->head : net->token_table, NULL));
+}
+
+tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target) {
+    tl_enter(net, "loss", -1);
+    return tl_leave(net, tl_cross_entropy(logits, target, TL_IGNORE_INDEX));
+}

@@ -1,0 +1,192 @@
+/* Nets: built from a description by their family's code; parameters named, initialised and counted here. */
+#include "nn/net.h"
+
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+double tl_square_root(double x) {
+    return __builtin_sqrt(x);
+}
+
+static const tl_family_code *family_code(tl_family family) {
+    switch (family) {
+    case TL_FAMILY_GPT2: return &tl_family_gpt2;
+    case TL_FAMILY_LLAMA: return &tl_family_llama;
+    case TL_FAMILY_CRUNCHER: return &tl_family_cruncher;
+    }
+    return NULL;
+}
+
+/* CS336 writes K as D/H and has no grouped heads; llama's head size and groups are symbols of their own. */
+static void make_symbols(tl_net *net) {
+    tl_ctx *ctx = net->ctx;
+    const tl_model *m = &net->model;
+    tl_symbols *s = &net->symbols;
+    s->N = tl_dim_symbol(ctx, "N", m->layers, m->source_layers.text);
+    s->D = tl_dim_symbol(ctx, "D", m->width, m->source_width.text);
+    if (m->family == TL_FAMILY_CRUNCHER)
+        return;
+    bool plain = m->family == TL_FAMILY_GPT2 || (m->rope_interleaved && m->kv_heads == m->heads &&
+                                                  m->head_size * m->heads == m->width);
+    s->H = tl_dim_symbol(ctx, "H", m->heads, m->source_heads.text);
+    s->G = plain ? s->H : tl_dim_symbol(ctx, "G", m->kv_heads, m->source_kv_heads.text);
+    s->K = plain ? tl_dim_div(ctx, s->D, s->H) : tl_dim_symbol(ctx, "K", m->head_size, m->source_head_size.text);
+    s->F = tl_dim_symbol(ctx, "F", m->ff, m->source_ff.text);
+    s->V = tl_dim_symbol(ctx, "V", m->vocab, m->source_vocab.text);
+    if (m->learned_positions)
+        s->C = tl_dim_symbol(ctx, "C", m->context, m->source_context.text);
+}
+
+tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
+    if (ctx->error.status != TL_OK || tl_model_check(model, &ctx->error) != TL_OK)
+        return NULL;
+    if (!tl_dtype_is_float(dtype)) {
+        tl_ctx_fail(ctx, TL_ERR_DTYPE, "a model in %s; f64, f32, bf16 or f16 would work", tl_dtype_name(dtype));
+        return NULL;
+    }
+    tl_net *net = tl_host_alloc(ctx, sizeof *net);
+    if (!net)
+        return NULL;
+    net->ctx = ctx;
+    net->model = *model;
+    net->dtype = dtype;
+    net->code = family_code(model->family);
+    net->blocks = tl_host_alloc(ctx, (size_t)model->layers * sizeof *net->blocks);
+    tl_phase before = tl_phase_get(ctx);
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_phase_set(ctx, TL_PHASE_INIT);
+    tl_scope_begin(ctx);
+    make_symbols(net);
+    bool ok = net->blocks && net->code->build(net);
+    tl_scope_end(ctx);
+    tl_phase_set(ctx, before);
+    ctx->recording = recording;
+    if (!ok || ctx->error.status != TL_OK) {
+        tl_net_free(net);
+        return NULL;
+    }
+    return net;
+}
+
+void tl_net_free(tl_net *net) {
+    if (!net)
+        return;
+    tl_ctx *ctx = net->ctx;
+    for (int i = 0; i < net->count; i++) {
+        tl_tensor_clear_grad(net->parameters[i].tensor);
+        tl_free(net->parameters[i].tensor);
+        tl_host_free(ctx, (char *)(uintptr_t)net->parameters[i].name, strlen(net->parameters[i].name) + 1);
+    }
+    tl_host_free(ctx, net->parameters, (size_t)net->capacity * sizeof *net->parameters);
+    tl_host_free(ctx, net->blocks, (size_t)net->model.layers * sizeof *net->blocks);
+    tl_host_free(ctx, net, sizeof *net);
+}
+
+const tl_model *tl_net_model(const tl_net *net) {
+    return &net->model;
+}
+
+const tl_symbols *tl_net_symbols(const tl_net *net) {
+    return &net->symbols;
+}
+
+int tl_net_parameters(const tl_net *net, const tl_parameter **list) {
+    *list = net->parameters;
+    return net->count;
+}
+
+tl_tensor *tl_net_find(const tl_net *net, const char *name) {
+    for (int i = 0; i < net->count; i++)
+        if (strcmp(net->parameters[i].name, name) == 0)
+            return net->parameters[i].tensor;
+    return NULL;
+}
+
+void tl_net_count(const tl_net *net, tl_parameter_count *count) {
+    memset(count, 0, sizeof *count);
+    for (int i = 0; i < net->count; i++) {
+        int64_t n = tl_tensor_count(net->parameters[i].tensor);
+        count->unique += n;
+        if (!net->parameters[i].embedding)
+            count->non_embedding += n;
+    }
+    count->untied = count->unique;
+    if (net->model.tied && net->token_table)
+        count->untied += tl_tensor_count(net->token_table);
+}
+
+void tl_net_train(tl_net *net, bool on) {
+    net->training = on;
+}
+
+tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
+    return input ? net->code->forward(net, input) : NULL;
+}
+
+tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
+    tl_ctx *ctx = net->ctx;
+    tl_tensor *loss = NULL;
+    tl_phase_set(ctx, TL_PHASE_FORWARD);
+    tl_scope_begin(ctx);
+    tl_tensor *output = tl_net_forward(net, input);
+    tl_phase_set(ctx, TL_PHASE_LOSS);
+    if (output && target)
+        loss = net->code->loss(net, output, target);
+    tl_tensor *carried = NULL;
+    tl_scope_end_into(ctx, &carried, loss);
+    return carried;
+}
+
+/* ---- parameters ---- */
+
+static bool start_values(tl_net *net, tl_tensor *t, const char *name, tl_start start) {
+    tl_tensor *done = start.kind == TL_START_NORMAL ? tl_normal(t, 0.0, start.std, name, 0)
+                                                    : tl_fill(t, start.kind == TL_START_ONE ? 1.0 : 0.0);
+    return done != NULL && net->ctx->error.status == TL_OK;
+}
+
+tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_start start, bool decay, bool embedding) {
+    tl_ctx *ctx = net->ctx;
+    if (!tl_host_grow(ctx, &net->parameters, sizeof *net->parameters, net->count + 1, &net->capacity))
+        return NULL;
+    tl_tensor *t = tl_keep(tl_empty(ctx, net->dtype, shape, TL_PARAM));
+    char *copy = t ? tl_host_text(ctx, name) : NULL;
+    if (!copy) {
+        tl_free(t);
+        return NULL;
+    }
+    net->parameters[net->count++] =
+        (tl_parameter){.name = copy, .tensor = t, .decay = decay, .embedding = embedding};
+    if (!start_values(net, t, name, start))
+        return NULL;
+    tl_tensor_require_grad(t, true);
+    return t;
+}
+
+bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, bool bias) {
+    char name[160];
+    tl_shape shape = TL_SHAPE(net->ctx, net->symbols.D);
+    snprintf(name, sizeof name, "%s.weight", path);
+    norm->gain = tl_net_parameter(net, name, shape, (tl_start){TL_START_ONE, 0}, false, false);
+    if (!norm->gain || !bias)
+        return norm->gain != NULL;
+    snprintf(name, sizeof name, "%s.bias", path);
+    norm->bias = tl_net_parameter(net, name, shape, (tl_start){TL_START_ZERO, 0}, false, false);
+    return norm->bias != NULL;
+}
+
+tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias, tl_tensor **bias_out) {
+    char name[160];
+    snprintf(name, sizeof name, "%s.weight", path);
+    tl_tensor *w = tl_net_parameter(net, name, TL_SHAPE(net->ctx, out, in), (tl_start){TL_START_NORMAL, std}, true, false);
+    if (w && bias) {
+        snprintf(name, sizeof name, "%s.bias", path);
+        *bias_out = tl_net_parameter(net, name, TL_SHAPE(net->ctx, out), (tl_start){TL_START_ZERO, 0}, false, false);
+        if (!*bias_out)
+            return NULL;
+    }
+    return w;
+}

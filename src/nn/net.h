@@ -1,0 +1,80 @@
+/* nn/net.h: what a family's file needs: parameters, module brackets, the layers both families share. */
+#ifndef TALLY_NN_NET_H
+#define TALLY_NN_NET_H
+
+#include "tally/nn.h"
+#include "tally/ops.h"
+
+typedef struct tl_attention {
+    tl_tensor *q, *k, *v; /* weights; gpt2: q is the fused [3D, D], k and v NULL */
+    tl_tensor *q_bias, *k_bias, *v_bias;
+    tl_tensor *out, *out_bias;
+} tl_attention;
+
+typedef struct tl_mlp {
+    tl_tensor *up, *up_bias, *gate, *gate_bias, *down, *down_bias;
+} tl_mlp;
+
+typedef struct tl_norm {
+    tl_tensor *gain, *bias; /* bias NULL: RMSNorm */
+} tl_norm;
+
+typedef struct tl_block {
+    tl_norm norm_1, norm_2;
+    tl_attention attention;
+    tl_mlp mlp;
+} tl_block;
+
+typedef struct tl_family_code {
+    const char *layers; /* module that holds the blocks: "h", "model.layers" */
+    bool (*build)(tl_net *net);
+    tl_tensor *(*forward)(tl_net *net, tl_tensor *input);
+    tl_tensor *(*loss)(tl_net *net, tl_tensor *output, tl_tensor *target);
+} tl_family_code;
+
+struct tl_net {
+    tl_ctx *ctx;
+    tl_model model;
+    tl_symbols symbols;
+    tl_dtype dtype;
+    bool training;
+    const tl_family_code *code;
+    tl_parameter *parameters;
+    int count;
+    int64_t capacity;
+    tl_tensor *token_table, *position_table, *head; /* head NULL: tied */
+    tl_block *blocks;
+    tl_norm final_norm;
+};
+
+extern const tl_family_code tl_family_gpt2, tl_family_llama, tl_family_cruncher;
+
+/* How a parameter starts. */
+typedef struct tl_start {
+    enum { TL_START_ZERO, TL_START_ONE, TL_START_NORMAL } kind;
+    double std;
+} tl_start;
+
+/* Makes, names, initialises and registers a parameter; kept by the net. NULL with the context's error. */
+tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_start start, bool decay, bool embedding);
+/* name: the whole path, e.g. "%s.%d.attn.c_attn.weight" is composed by the family. */
+bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, bool bias);
+/* A weight [out, in] and, if `bias`, a bias [out], named path.weight and path.bias. */
+tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias, tl_tensor **bias_out);
+
+/* Module brackets with a scope: enter; …; return tl_leave(net, result). */
+void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site);
+#define tl_enter(net, name, index) tl_enter_((net), (name), (index), TL_HERE)
+tl_tensor *tl_leave(tl_net *net, tl_tensor *result);
+
+tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_tensor *x);
+/* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
+tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
+tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
+tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
+/* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */
+tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target);
+tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name);
+double tl_square_root(double x); /* no libm */
+
+#endif

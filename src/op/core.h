@@ -1,0 +1,52 @@
+/* op/core.h: what an op's file includes: the op's contract, the kernel table and tensors from inside. */
+#ifndef TALLY_OP_CORE_H
+#define TALLY_OP_CORE_H
+
+#include "tally/op.h"
+#include "account/ledger.h"
+#include "kernel/table.h"
+#include "tally/ops.h"
+#include "tensor/ctx.h"
+
+/* What forward gets: the device's kernels and a call with all inputs and outputs as arrays, attributes and workspace. */
+struct tl_args {
+    const tl_kernels *kernels;
+    tl_kcall call;
+};
+
+/* Runs a kernel on the prepared call and turns a fault into an error. */
+tl_status tl_args_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel);
+
+/* A forward for ops that move nothing (views). */
+tl_status tl_forward_view(const tl_sig *sig, tl_args *args);
+
+/* The broadcast shape of two inputs into *shape; fails naming both. */
+tl_status tl_sig_broadcast(tl_sig *sig, int a, int b, tl_shape *shape);
+/* Strides of array `from` seen as `shape` (leading axes added, size-1 axes stretched with stride 0). */
+void tl_array_broadcast(tl_array *array, const tl_shape *shape);
+
+/* What grad gets. Filled by the tape. */
+struct tl_saved {
+    tl_ctx *ctx;
+    const tl_op *op;
+    const void *attr;
+    const char *site;
+    int n_in, n_out;
+    const tl_shape *in_shape;
+    const tl_dtype *in_dtype;
+    const bool *needs;
+    tl_tensor *in[TL_MAX_IO], *out[TL_MAX_IO], *into[TL_MAX_IO];
+};
+
+/* The sum of g over the axes that broadcasting `shape` to g's shape stretched; g itself if none. */
+tl_tensor *tl_sum_to(tl_tensor *g, const tl_shape *shape, const char *site);
+
+#define TL_ATTR(type, sig) ((const type *)(sig)->attr)
+
+/* dims of an input: shorthand for cost and infer. */
+static inline tl_dim tl_in_dim(const tl_sig *sig, int input, int axis) {
+    const tl_shape *s = &sig->in[input]->shape;
+    return s->dim[axis < 0 ? s->ndim + axis : axis];
+}
+
+#endif

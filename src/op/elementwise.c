@@ -1,0 +1,118 @@
+/* Shared declarations of elementwise ops. */
+#include "op/elementwise.h"
+
+tl_status tl_unary_infer(tl_sig *sig) {
+    tl_status status = tl_sig_want_float(sig, 0);
+    if (status == TL_OK)
+        tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape);
+    return status;
+}
+
+void tl_unary_cost(const tl_sig *sig, tl_cost *cost, int64_t arithmetic, int64_t special) {
+    const tl_shape *shape = &sig->out[0].shape;
+    if (arithmetic)
+        cost->arithmetic = tl_amount_shape(sig->ctx, arithmetic, shape);
+    if (special)
+        cost->special = tl_amount_shape(sig->ctx, special, shape);
+}
+
+void tl_unary_saves_input(const tl_sig *sig, tl_saves *saves) {
+    (void)sig;
+    saves->in = 1;
+}
+
+void tl_unary_saves_output(const tl_sig *sig, tl_saves *saves) {
+    (void)sig;
+    saves->out = 1;
+}
+
+static void sample_shape(uint64_t *seed, int64_t size[3]) {
+    size[0] = 1 + tl_sample_below(seed, 4);
+    size[1] = tl_sample_below(seed, 6);
+    size[2] = 1 + tl_sample_below(seed, 19);
+}
+
+void tl_unary_sample(uint64_t seed, tl_case *c) {
+    int64_t size[3];
+    sample_shape(&seed, size);
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
+    c->n_out = 1;
+    c->tolerance = 2e-6;
+}
+
+void tl_unary_sample_positive(uint64_t seed, tl_case *c) {
+    tl_unary_sample(seed, c);
+    c->in[0].fill = TL_FILL_POSITIVE;
+}
+
+tl_status tl_unary_backward_infer(tl_sig *sig) {
+    tl_status status = tl_sig_want_float(sig, 0);
+    if (status == TL_OK)
+        status = tl_sig_want_same_dtype(sig);
+    if (status != TL_OK)
+        return status;
+    if (!tl_shape_equal(&sig->in[0]->shape, &sig->in[1]->shape)) {
+        char a[200], b[200];
+        return tl_sig_fail(sig, TL_ERR_SHAPE, "%s and %s must have the same shape",
+                           tl_tensor_text(sig->in[0], a, sizeof a), tl_tensor_text(sig->in[1], b, sizeof b));
+    }
+    tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape);
+    return TL_OK;
+}
+
+void tl_unary_backward_sample(uint64_t seed, tl_case *c) {
+    int64_t size[3];
+    sample_shape(&seed, size);
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
+    c->n_out = 1;
+    c->tolerance = 4e-6;
+}
+
+tl_status tl_unary_grad(tl_ctx *ctx, const tl_saved *saved, const tl_op *backward, tl_tensor *const gout[],
+                        tl_tensor *gin[]) {
+    tl_tensor *kept = tl_saved_in(saved, 0) ? tl_saved_in(saved, 0) : tl_saved_out(saved, 0);
+    gin[0] = tl_run1(backward, (tl_tensor *[]){kept, gout[0]}, 2, saved->attr, saved->site);
+    return tl_ctx_status(ctx);
+}
+
+tl_status tl_binary_infer(tl_sig *sig) {
+    tl_shape shape;
+    tl_dtype dtype = sig->in[0]->dtype;
+    tl_status status = tl_sig_want_same_dtype(sig);
+    if (status == TL_OK && (dtype == TL_U8 || dtype == TL_BOOL))
+        status = tl_sig_fail(sig, TL_ERR_DTYPE, "there is no arithmetic in %s; cast to i32, i64 or a float format",
+                             tl_dtype_name(dtype));
+    if (status == TL_OK)
+        status = tl_sig_broadcast(sig, 0, 1, &shape);
+    if (status == TL_OK)
+        tl_sig_add(sig, sig->in[0]->dtype, &shape);
+    return status;
+}
+
+void tl_binary_cost(const tl_sig *sig, tl_cost *cost) {
+    cost->arithmetic = tl_amount_shape(sig->ctx, 1, &sig->out[0].shape);
+}
+
+tl_status tl_binary_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel) {
+    tl_array_broadcast(&args->call.in[0], &sig->out[0].shape);
+    tl_array_broadcast(&args->call.in[1], &sig->out[0].shape);
+    return tl_args_run(sig, args, kernel);
+}
+
+void tl_binary_sample(uint64_t seed, tl_case *c) {
+    int64_t size[3];
+    sample_shape(&seed, size);
+    int form = (int)tl_sample_below(&seed, 4);
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
+    if (form == 0)
+        tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 3, size);
+    else if (form == 1)
+        tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 1, (int64_t[]){size[2]});
+    else if (form == 2)
+        tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 3, (int64_t[]){size[0], 1, 1});
+    else
+        tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 0, NULL);
+    c->n_out = 1;
+    c->tolerance = 0;
+}

@@ -1,0 +1,29 @@
+/* op/views.h: what views and copies share. */
+#ifndef TALLY_OP_VIEWS_H
+#define TALLY_OP_VIEWS_H
+
+#include "op/core.h"
+
+/* The one routine that merges and splits strides: those of `shape` over t's elements in the same order. False if no
+ * strides can say it (*axis: the axis of t that cannot be joined to the next). Counts must be equal. */
+bool tl_view_strides(const tl_tensor *t, const tl_shape *shape, int64_t stride[TL_MAX_NDIM], int *axis);
+
+/* A normalised axis of an input, or the op's error naming the range. */
+tl_status tl_sig_axis(tl_sig *sig, int input, int axis, int *normal);
+/* The same without checks, for grad: infer looked before. */
+static inline int tl_axis_normal(int axis, int ndim) { return axis < 0 ? axis + ndim : axis; }
+
+/* Refuses negative sizes and more elements than 64 bits count; gives every dim its formula. */
+tl_status tl_sig_check_shape(tl_sig *sig, tl_shape *shape);
+/* Adds an output that is input 0 seen otherwise. */
+tl_output *tl_sig_add_view(tl_sig *sig, const tl_shape *shape, const int64_t *stride, int64_t offset);
+
+/* For ops that only move: no FLOPs, all inputs read and all outputs written. */
+void tl_cost_moves(const tl_sig *sig, tl_cost *cost);
+/* Copies input 0 to output 0. */
+tl_status tl_forward_copy(const tl_sig *sig, tl_args *args);
+
+/* A new tensor of zeros, booked as a fill. */
+tl_tensor *tl_zeros_of(tl_ctx *ctx, tl_dtype dtype, const tl_shape *shape, const char *site);
+
+#endif
