@@ -35,7 +35,8 @@ static tl_status fail_json(const char *quoted, const json_error_t *problem, tl_e
     default:
         break;
     }
-    return tl_fail(error, TL_ERR_FORMAT, "%s:%d:%d: not valid JSON: %s%s", quoted, problem->line, problem->column, what, hint);
+    return tl_fail(error, TL_ERR_FORMAT, "%s:%d:%d: not valid JSON: %s%s", quoted, problem->line, problem->column, what,
+                   hint);
 }
 
 /* What the text is when it cannot be a JSON object at all. */
@@ -48,7 +49,8 @@ static tl_status check_start(const char *text, size_t length, const char *quoted
         return tl_fail(error, TL_ERR_FORMAT, "%s: is empty; a Hugging Face config.json is a JSON object", quoted);
     what = tl_config_sniff(text, length);
     if (what != NULL && text[i] != '{')
-        return tl_fail(error, TL_ERR_FORMAT, "%s: is %s; a model is read from its Hugging Face config.json, a JSON object", quoted, what);
+        return tl_fail(error, TL_ERR_FORMAT,
+                       "%s: is %s; a model is read from its Hugging Face config.json, a JSON object", quoted, what);
     if (text[i] != '{')
         return tl_fail(error, TL_ERR_FORMAT, "%s: is no JSON object; a Hugging Face config.json starts with {", quoted);
     return TL_OK;
@@ -80,7 +82,8 @@ static void fail_family(tl_config_reader *r, const char *inner) {
     const char *hint = "";
     if (json_object_get(r->object, "weight_map") != NULL)
         hint = "; this is the index of a checkpoint, its config.json lies beside it";
-    else if (json_object_get(r->object, "added_tokens") != NULL || json_object_get(r->object, "tokenizer_class") != NULL)
+    else if (json_object_get(r->object, "added_tokens") != NULL ||
+             json_object_get(r->object, "tokenizer_class") != NULL)
         hint = "; this describes a tokenizer, the model's config.json lies beside it";
     else if (json_object_get(r->object, "dim") != NULL && json_object_get(r->object, "n_layers") != NULL)
         hint = "; this is Meta's params.json, the Hugging Face config.json of the same model works";
@@ -101,7 +104,8 @@ static tl_config_family_read *find_family(tl_config_reader *r) {
     type = json_string_value(json_array_get(json_object_get(r->object, "architectures"), 0));
     if (type == NULL || (strcmp(type, "LlamaForCausalLM") != 0 && strcmp(type, "GPT2LMHeadModel") != 0))
         return NULL;
-    tl_config_assume(r, "model_type absent: %s, assumed from architectures %s", type[0] == 'L' ? "llama" : "gpt2", type);
+    tl_config_assume(r, "model_type absent: %s, assumed from architectures %s", type[0] == 'L' ? "llama" : "gpt2",
+                     type);
     return tl_config_family_find(type[0] == 'L' ? "llama" : "gpt2", &r->family);
 }
 
@@ -110,7 +114,8 @@ static void note_head(tl_config_reader *r) {
     const char *type = json_string_value(json_array_get(json_object_get(r->object, "architectures"), 0));
     char quoted[64];
     if (type != NULL && strcmp(type, "LlamaForCausalLM") != 0 && strcmp(type, "GPT2LMHeadModel") != 0)
-        tl_config_ignore(r, "architectures %s: planned as a language model", tl_quotable(type, strlen(type), quoted, sizeof quoted));
+        tl_config_ignore(r, "architectures %s: planned as a language model",
+                         tl_quotable(type, strlen(type), quoted, sizeof quoted));
 }
 
 /* The text model inside a larger one, such as LLaVA's. */
@@ -136,7 +141,8 @@ static void read_inner(tl_config_reader *r) {
     tl_config_note_rest(r);
     if (!tl_config_has(r, "tie_word_embeddings") && json_is_boolean(tied)) {
         r->model->tied = json_is_true(tied);
-        tl_config_assume(r, "tie_word_embeddings: %s, from the object around text_config", r->model->tied ? "true" : "false");
+        tl_config_assume(r, "tie_word_embeddings: %s, from the object around text_config",
+                         r->model->tied ? "true" : "false");
     }
     tl_config_leave(r, saved);
 }
@@ -189,7 +195,8 @@ tl_status tl_config_parse(const char *text, size_t length, const char *name, tl_
     soft[length] = '\0';
     if (tl_config_soften(soft, length) > TL_CONFIG_MOST_VALUES) {
         free(soft);
-        return tl_fail(error, TL_ERR_FORMAT, "%s: holds more than %d values; that is no model description", quoted, TL_CONFIG_MOST_VALUES);
+        return tl_fail(error, TL_ERR_FORMAT, "%s: holds more than %d values; that is no model description", quoted,
+                       TL_CONFIG_MOST_VALUES);
     }
     root = json_loadb(soft, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
@@ -241,7 +248,8 @@ static tl_status read_folder(const char *folder, tl_model *model, tl_error *erro
     tl_status status;
     if (path == NULL)
         return tl_fail(error, TL_ERR_MEMORY, "not enough memory for a path");
-    (void)snprintf(path, length + sizeof "/config.json", "%s%s", folder, folder[length - 1] == '/' ? "config.json" : "/config.json");
+    (void)snprintf(path, length + sizeof "/config.json", "%s%s", folder,
+                   folder[length - 1] == '/' ? "config.json" : "/config.json");
     if (stat(path, &about) != 0 && errno == ENOENT)
         status = tl_fail(error, TL_ERR_NOT_FOUND, "%s: is a folder without a config.json; name the description itself",
                          tl_quotable(folder, length, quoted, sizeof quoted));
@@ -258,7 +266,8 @@ tl_status tl_model_find(const char *name, tl_model *model, tl_error *error) {
     tl_status status;
     bool there;
     if (name == NULL || name[0] == '\0')
-        return tl_fail(error, TL_ERR_ARGUMENT, "no model named; `tally models` lists those built in, a config.json works too");
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "no model named; `tally models` lists those built in, a config.json works too");
     tl_quotable(name, strlen(name), quoted, sizeof quoted);
     there = stat(name, &about) == 0;
     if (!there && errno != ENOENT && errno != ENOTDIR && errno != ENAMETOOLONG) {
@@ -270,15 +279,18 @@ tl_status tl_model_find(const char *name, tl_model *model, tl_error *error) {
     if (!is_path(name) && (!there || strchr(name, '/') == NULL)) {
         status = tl_catalogue_model(name, model, &unknown);
         if (status == TL_OK && there && model->n_ignored < TL_MODEL_NOTES)
-            (void)snprintf(model->ignored[model->n_ignored++], sizeof model->ignored[0], "./%.40s: a file or folder of this name is not what was read; ./%.40s would be",
-                           quoted, quoted);
+            (void)snprintf(model->ignored[model->n_ignored++], sizeof model->ignored[0],
+                           "./%.40s: a file or folder of this name is not what was read; ./%.40s would be", quoted,
+                           quoted);
         if (status == TL_OK)
             return TL_OK;
         if (!there)
             return tl_fail(error, status, "%s; there is no file of that name either", unknown.message);
     }
     if (!there)
-        return tl_fail(error, TL_ERR_NOT_FOUND, "%s: no such file or folder; a model is a config.json, the folder that holds one, or a name of `tally models`",
+        return tl_fail(error, TL_ERR_NOT_FOUND,
+                       "%s: no such file or folder; a model is a config.json, the folder that holds one, or a name of "
+                       "`tally models`",
                        quoted);
     return S_ISDIR(about.st_mode) ? read_folder(name, model, error) : tl_config_read(name, model, error);
 }

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static void set_text(tl_source *source, const char *text) { (void)snprintf(source->text, sizeof source->text, "%s", text); }
+static void set_text(tl_source *source, const char *text) {
+    (void)snprintf(source->text, sizeof source->text, "%s", text);
+}
 
 /* ---- sizes under any of their names ---- */
 
@@ -26,15 +28,17 @@ static void fail_missing(tl_config_reader *r, const char *key, long long standar
             same = same || strcmp(other_names[i][j], key) == 0;
         for (int j = 0; same && j < 8 && other_names[i][j] != NULL; j++)
             if (tl_config_has(r, other_names[i][j]))
-                tl_config_fail(r, TL_ERR_FORMAT, other_names[i][j], "is another family's name; %s reads \"%s\", which is missing",
-                               r->family, key);
+                tl_config_fail(r, TL_ERR_FORMAT, other_names[i][j],
+                               "is another family's name; %s reads \"%s\", which is missing", r->family, key);
     }
-    tl_config_fail(r, TL_ERR_FORMAT, NULL, "\"%s\" is missing; %s's default is %lld, and sizes are not guessed: add it if that is meant", key,
+    tl_config_fail(r, TL_ERR_FORMAT, NULL,
+                   "\"%s\" is missing; %s's default is %lld, and sizes are not guessed: add it if that is meant", key,
                    r->family, standard);
 }
 
 /* A size that must be there, under its own name or the one Hugging Face also takes for it. */
-static int64_t required(tl_config_reader *r, const char *key, const char *alias, long long standard, tl_source *source) {
+static int64_t required(tl_config_reader *r, const char *key, const char *alias, long long standard,
+                        tl_source *source) {
     const char *used = key;
     int64_t value;
     if (r->status != TL_OK)
@@ -49,8 +53,8 @@ static int64_t required(tl_config_reader *r, const char *key, const char *alias,
     if (used == key && alias != NULL && tl_config_has(r, alias)) {
         int64_t other = tl_config_size(r, alias);
         if (r->status == TL_OK && other != value)
-            tl_config_fail(r, TL_ERR_FORMAT, alias, "is %lld but \"%s\" is %lld; they are two names of one size", (long long)other, key,
-                           (long long)value);
+            tl_config_fail(r, TL_ERR_FORMAT, alias, "is %lld but \"%s\" is %lld; they are two names of one size",
+                           (long long)other, key, (long long)value);
     }
     tl_config_source(r, source, used);
     return value;
@@ -78,9 +82,10 @@ static tl_activation activation_or(tl_config_reader *r, const char *key, const c
         const char *name;
         tl_activation activation;
     } known[] = {
-        {"gelu_new", TL_GELU_TANH}, {"gelu_pytorch_tanh", TL_GELU_TANH}, {"gelu_fast", TL_GELU_TANH},
-        {"gelu", TL_GELU_ERF},      {"gelu_python", TL_GELU_ERF},        {"silu", TL_SILU},
-        {"swish", TL_SILU},         {"relu", TL_RELU},
+        {"gelu_new", TL_GELU_TANH},   {"gelu_pytorch_tanh", TL_GELU_TANH},
+        {"gelu_fast", TL_GELU_TANH},  {"gelu", TL_GELU_ERF},
+        {"gelu_python", TL_GELU_ERF}, {"silu", TL_SILU},
+        {"swish", TL_SILU},           {"relu", TL_RELU},
     };
     const char *name = standard;
     char raw[64];
@@ -105,7 +110,8 @@ static void read_gpt2_context(tl_config_reader *r) {
     if (tl_config_has(r, "n_positions") || tl_config_has(r, "max_position_embeddings")) {
         m->context = required(r, "n_positions", "max_position_embeddings", 1024, &m->source_context);
         if (tl_config_has(r, "n_ctx") && r->status == TL_OK && tl_config_size(r, "n_ctx") != m->context)
-            tl_config_ignore(r, "n_ctx differs from n_positions %lld: the number of position rows counts", (long long)m->context);
+            tl_config_ignore(r, "n_ctx differs from n_positions %lld: the number of position rows counts",
+                             (long long)m->context);
     } else if (tl_config_has(r, "n_ctx")) {
         m->context = required(r, "n_ctx", NULL, 1024, &m->source_context);
         tl_config_assume(r, "n_positions absent: equal to n_ctx, assumed from gpt2");
@@ -127,8 +133,9 @@ static void read_gpt2(tl_config_reader *r) {
     if (r->status != TL_OK)
         return;
     if (m->width % m->heads != 0)
-        tl_config_fail(r, TL_ERR_SHAPE, "n_head", "is %lld, which does not divide n_embd %lld; gpt2 splits the width evenly",
-                       (long long)m->heads, (long long)m->width);
+        tl_config_fail(r, TL_ERR_SHAPE, "n_head",
+                       "is %lld, which does not divide n_embd %lld; gpt2 splits the width evenly", (long long)m->heads,
+                       (long long)m->width);
     m->kv_heads = m->heads;
     m->head_size = m->width / m->heads;
     set_text(&m->source_kv_heads, "H in gpt2");
@@ -164,7 +171,8 @@ static void read_rope_kind(tl_config_reader *r, const char *outer) {
     char raw[64];
     if (!tl_config_has(r, key)) {
         if (tl_config_has(r, "factor"))
-            tl_config_fail(r, TL_ERR_FORMAT, key, "is missing from %s; llama3, linear, dynamic, yarn and longrope are known", outer);
+            tl_config_fail(r, TL_ERR_FORMAT, key,
+                           "is missing from %s; llama3, linear, dynamic, yarn and longrope are known", outer);
         return;
     }
     kind = tl_config_string(r, key);
@@ -185,8 +193,8 @@ static void read_rope_kind(tl_config_reader *r, const char *outer) {
     m->rope_high_freq = tl_config_real(r, "high_freq_factor", 1e-9, 1e9);
     m->rope_original_context = tl_config_size(r, "original_max_position_embeddings");
     if (r->status == TL_OK && m->rope_high_freq <= m->rope_low_freq)
-        tl_config_fail(r, TL_ERR_ARGUMENT, "high_freq_factor", "is %g; it must be above low_freq_factor %g", m->rope_high_freq,
-                       m->rope_low_freq);
+        tl_config_fail(r, TL_ERR_ARGUMENT, "high_freq_factor", "is %g; it must be above low_freq_factor %g",
+                       m->rope_high_freq, m->rope_low_freq);
 }
 
 static void read_rope(tl_config_reader *r) {
@@ -217,26 +225,31 @@ static void read_llama_heads(tl_config_reader *r) {
     else {
         m->kv_heads = m->heads;
         set_text(&m->source_kv_heads, "H assumed by llama");
-        tl_config_assume(r, "num_key_value_heads absent: equal to heads, %lld, assumed from llama", (long long)m->heads);
+        tl_config_assume(r, "num_key_value_heads absent: equal to heads, %lld, assumed from llama",
+                         (long long)m->heads);
     }
     if (r->status == TL_OK && m->heads % m->kv_heads != 0)
-        tl_config_fail(r, TL_ERR_SHAPE, "num_key_value_heads", "is %lld, which does not divide num_attention_heads %lld",
-                       (long long)m->kv_heads, (long long)m->heads);
+        tl_config_fail(r, TL_ERR_SHAPE, "num_key_value_heads",
+                       "is %lld, which does not divide num_attention_heads %lld", (long long)m->kv_heads,
+                       (long long)m->heads);
     if (tl_config_has(r, "head_dim")) {
         m->head_size = required(r, "head_dim", NULL, 0, &m->source_head_size);
         if (r->status == TL_OK && m->head_size % 2 != 0)
-            tl_config_fail(r, TL_ERR_SHAPE, "head_dim", "is %lld; rotary positions turn pairs, so it must be even", (long long)m->head_size);
+            tl_config_fail(r, TL_ERR_SHAPE, "head_dim", "is %lld; rotary positions turn pairs, so it must be even",
+                           (long long)m->head_size);
         return;
     }
     if (r->status == TL_OK && m->width % m->heads != 0)
-        tl_config_fail(r, TL_ERR_SHAPE, "num_attention_heads", "is %lld, which does not divide hidden_size %lld; \"head_dim\" would say the size",
+        tl_config_fail(r, TL_ERR_SHAPE, "num_attention_heads",
+                       "is %lld, which does not divide hidden_size %lld; \"head_dim\" would say the size",
                        (long long)m->heads, (long long)m->width);
     if (r->status != TL_OK)
         return;
     m->head_size = m->width / m->heads;
     set_text(&m->source_head_size, "D/H");
     if (m->head_size % 2 != 0)
-        tl_config_fail(r, TL_ERR_SHAPE, "num_attention_heads", "makes heads of %lld/%lld = %lld; rotary positions turn pairs, so it must be even",
+        tl_config_fail(r, TL_ERR_SHAPE, "num_attention_heads",
+                       "makes heads of %lld/%lld = %lld; rotary positions turn pairs, so it must be even",
                        (long long)m->width, (long long)m->heads, (long long)m->head_size);
 }
 
@@ -265,7 +278,8 @@ static void read_llama(tl_config_reader *r) {
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "hidden_act", "is not silu; llama is built in with silu");
     m->norm_epsilon = real_or(r, "rms_norm_eps", 0, 1, 1e-6);
     m->init_std = real_or(r, "initializer_range", 0, 1e6, 0.02);
-    m->dropout_attention = tl_config_has(r, "attention_dropout") ? tl_config_real(r, "attention_dropout", 0, MOST_DROPOUT) : 0;
+    m->dropout_attention =
+        tl_config_has(r, "attention_dropout") ? tl_config_real(r, "attention_dropout", 0, MOST_DROPOUT) : 0;
     m->attention_bias = tl_config_has(r, "attention_bias") && tl_config_flag(r, "attention_bias");
     m->mlp_bias = tl_config_has(r, "mlp_bias") && tl_config_flag(r, "mlp_bias");
     m->tied = flag_or(r, "tie_word_embeddings", false);

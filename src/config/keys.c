@@ -57,9 +57,11 @@ static bool is_harmless(const json_t *value, harmless when) {
     case ON:
         return json_is_true(value);
     case ONE:
-        return json_is_number(value) && (json_number_value(value) == 1 || (json_is_integer(value) && json_integer_value(value) == 0));
+        return json_is_number(value) &&
+               (json_number_value(value) == 1 || (json_is_integer(value) && json_integer_value(value) == 0));
     case NOTHING:
-        return (json_is_object(value) && json_object_size(value) == 0) || (json_is_array(value) && json_array_size(value) == 0);
+        return (json_is_object(value) && json_object_size(value) == 0) ||
+               (json_is_array(value) && json_array_size(value) == 0);
     }
     return false;
 }
@@ -70,12 +72,14 @@ static void refuse_windows(tl_config_reader *r) {
     char raw[64];
     bool off = json_is_false(json_object_get(r->object, "use_sliding_window"));
     if (tl_config_has(r, "sliding_window") && !off)
-        tl_config_fail(r, TL_ERR_UNSUPPORTED, "sliding_window", "is %s; windows of attention are not built in, null says there is none",
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, "sliding_window",
+                       "is %s; windows of attention are not built in, null says there is none",
                        tl_config_raw(r, "sliding_window", raw, sizeof raw));
     for (size_t i = 0; i < json_array_size(types); i++) {
         const char *type = json_string_value(json_array_get(types, i));
         if (type == NULL || strcmp(type, "full_attention") != 0) {
-            tl_config_fail(r, TL_ERR_UNSUPPORTED, "layer_types", "has layers other than full_attention; they are not built in");
+            tl_config_fail(r, TL_ERR_UNSUPPORTED, "layer_types",
+                           "has layers other than full_attention; they are not built in");
             return;
         }
     }
@@ -101,25 +105,96 @@ void tl_config_refuse_others(tl_config_reader *r) {
 
 /* Read elsewhere, or about tokens, files and generation. */
 static const char *const known[] = {
-    "architectures", "model_type", "_name_or_path", "name_or_path", "_commit_hash", "transformers_version", "bos_token_id",
-    "eos_token_id", "pad_token_id", "unk_token_id", "sep_token_id", "cls_token_id", "decoder_start_token_id",
-    "use_cache", "return_dict", "output_attentions", "output_hidden_states", "task_specific_params", "id2label", "label2id", "num_labels",
-    "finetuning_task", "problem_type", "tokenizer_class", "prefix", "n_special", "predict_special_tokens", "summary_activation",
-    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "is_llama_config", "transformers.js_config",
-    "is_decoder", "chunk_size_feed_forward", "layer_types", "sliding_window", "use_sliding_window", "text_config", "tie_word_embeddings",
-    "initializer_range", "vocab_size", "_attn_implementation_autoset", "attn_implementation", "max_length", "min_length", "do_sample",
-    "temperature", "top_k", "top_p", "gradient_checkpointing", "model_max_length",
+    "architectures",
+    "model_type",
+    "_name_or_path",
+    "name_or_path",
+    "_commit_hash",
+    "transformers_version",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "unk_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "use_cache",
+    "return_dict",
+    "output_attentions",
+    "output_hidden_states",
+    "task_specific_params",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "finetuning_task",
+    "problem_type",
+    "tokenizer_class",
+    "prefix",
+    "n_special",
+    "predict_special_tokens",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "is_llama_config",
+    "transformers.js_config",
+    "is_decoder",
+    "chunk_size_feed_forward",
+    "layer_types",
+    "sliding_window",
+    "use_sliding_window",
+    "text_config",
+    "tie_word_embeddings",
+    "initializer_range",
+    "vocab_size",
+    "_attn_implementation_autoset",
+    "attn_implementation",
+    "max_length",
+    "min_length",
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "gradient_checkpointing",
+    "model_max_length",
 };
 
 static const char *const known_gpt2[] = {
-    "n_layer", "num_hidden_layers", "n_embd", "hidden_size", "n_head", "num_attention_heads", "n_positions", "max_position_embeddings",
-    "n_ctx", "n_inner", "activation_function", "layer_norm_epsilon", "embd_pdrop", "attn_pdrop", "resid_pdrop",
+    "n_layer",
+    "num_hidden_layers",
+    "n_embd",
+    "hidden_size",
+    "n_head",
+    "num_attention_heads",
+    "n_positions",
+    "max_position_embeddings",
+    "n_ctx",
+    "n_inner",
+    "activation_function",
+    "layer_norm_epsilon",
+    "embd_pdrop",
+    "attn_pdrop",
+    "resid_pdrop",
 };
 
 static const char *const known_llama[] = {
-    "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings", "num_key_value_heads",
-    "head_dim", "rope_parameters", "rope_scaling", "rope_theta", "rope_interleaved", "hidden_act", "rms_norm_eps", "attention_dropout",
-    "attention_bias", "mlp_bias",
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_key_value_heads",
+    "head_dim",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "rope_interleaved",
+    "hidden_act",
+    "rms_norm_eps",
+    "attention_dropout",
+    "attention_bias",
+    "mlp_bias",
 };
 
 static bool is_in(const char *key, const char *const *list, size_t count) {

@@ -64,11 +64,13 @@ int64_t tl_config_size(tl_config_reader *r, const char *key) {
     if (json_is_integer(value))
         tl_config_fail(r, TL_ERR_ARGUMENT, key, "is %s; it must be at least 1", raw);
     else if (json_is_real(value))
-        tl_config_fail(r, TL_ERR_ARGUMENT, key, "is %s; it must be a whole number written without a point or exponent", raw);
+        tl_config_fail(r, TL_ERR_ARGUMENT, key, "is %s; it must be a whole number written without a point or exponent",
+                       raw);
     else if (json_is_string(value) && raw[0] != '"' && ((raw[0] >= '0' && raw[0] <= '9') || raw[0] == '-'))
         tl_config_fail(r, TL_ERR_OVERFLOW, key, "is %s, beyond 64 bits", raw);
     else
-        tl_config_fail(r, TL_ERR_FORMAT, key, "is %s; it must be a whole number, at least 1", value == NULL ? "missing" : raw);
+        tl_config_fail(r, TL_ERR_FORMAT, key, "is %s; it must be a whole number, at least 1",
+                       value == NULL ? "missing" : raw);
     return 0;
 }
 
@@ -164,5 +166,6 @@ void tl_config_ignore(tl_config_reader *r, const char *format, ...) {
 }
 
 void tl_config_source(const tl_config_reader *r, tl_source *source, const char *key) {
-    (void)snprintf(source->text, sizeof source->text, "%s%s%s", r->depth > 0 ? r->path[r->depth - 1] : "", r->depth > 0 ? "." : "", key);
+    (void)snprintf(source->text, sizeof source->text, "%s%s%s", r->depth > 0 ? r->path[r->depth - 1] : "",
+                   r->depth > 0 ? "." : "", key);
 }

@@ -9,11 +9,11 @@
 #define TL_CONFIG_DEPTH 3
 
 typedef struct tl_config_reader {
-    const char *name;      /* the file, for messages */
-    const char *text;      /* as given: what messages quote */
-    const char *soft;      /* the same length, valid JSON */
+    const char *name; /* the file, for messages */
+    const char *text; /* as given: what messages quote */
+    const char *soft; /* the same length, valid JSON */
     size_t length;
-    const json_t *object;  /* the object being read */
+    const json_t *object;              /* the object being read */
     const char *path[TL_CONFIG_DEPTH]; /* the keys that lead to it */
     int depth;
     const char *family;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -91,39 +92,38 @@ static const char *kind_of(mode_t mode) {
 
 static tl_status fail_system(const char *quoted, int number, tl_error *error) {
     char buffer[128];
-    return tl_fail(error, number == ENOENT ? TL_ERR_NOT_FOUND : number == ENOMEM ? TL_ERR_MEMORY : TL_ERR_IO, "%s: %s", quoted,
-                   strerror_r(number, buffer, sizeof buffer));
+    return tl_fail(error,
+                   number == ENOENT   ? TL_ERR_NOT_FOUND
+                   : number == ENOMEM ? TL_ERR_MEMORY
+                                      : TL_ERR_IO,
+                   "%s: %s", quoted, strerror_r(number, buffer, sizeof buffer));
 }
 
-/* Reads until the end or one byte past the limit. 0 or an errno. */
+/* Reads until the end or past the limit. 0 or an errno. */
 static int read_all(int file, char **text, size_t *length) {
     size_t capacity = (size_t)64 << 10, used = 0;
     char *buffer = malloc(capacity + 1);
-    while (buffer != NULL && used <= TL_CONFIG_MOST_BYTES) {
-        ssize_t got;
-        if (used == capacity) {
-            char *larger = realloc(buffer, capacity * 2 + 1);
-            if (larger == NULL) {
-                free(buffer);
-                return ENOMEM;
-            }
-            buffer = larger;
-            capacity *= 2;
-        }
-        got = read(file, buffer + used, capacity - used);
+    int number = buffer == NULL ? ENOMEM : 0;
+    while (number == 0 && used <= TL_CONFIG_MOST_BYTES) {
+        ssize_t got = read(file, buffer + used, capacity - used);
         if (got == 0)
             break;
         if (got < 0) {
-            int number = errno;
-            if (number == EINTR)
-                continue;
-            free(buffer);
-            return number;
+            number = errno == EINTR ? 0 : errno;
+            continue;
         }
         used += (size_t)got;
+        if (used == capacity) {
+            char *larger = realloc(buffer, capacity * 2 + 1);
+            number = larger == NULL ? ENOMEM : 0;
+            buffer = larger == NULL ? buffer : larger;
+            capacity *= 2;
+        }
     }
-    if (buffer == NULL)
-        return ENOMEM;
+    if (number != 0) {
+        free(buffer);
+        return number;
+    }
     buffer[used] = '\0';
     *text = buffer;
     *length = used;
@@ -147,7 +147,8 @@ tl_status tl_config_load(const char *path, char **text, size_t *length, tl_error
     }
     if (!S_ISREG(about.st_mode)) {
         (void)close(file);
-        return tl_fail(error, TL_ERR_FORMAT, "%s: is %s; a model is a config.json, the folder that holds one, or a name of `tally models`",
+        return tl_fail(error, TL_ERR_FORMAT,
+                       "%s: is %s; a model is a config.json, the folder that holds one, or a name of `tally models`",
                        quoted, kind_of(about.st_mode));
     }
     number = read_all(file, text, length);
@@ -158,8 +159,8 @@ tl_status tl_config_load(const char *path, char **text, size_t *length, tl_error
         const char *what = tl_config_sniff(*text, *length);
         free(*text);
         *text = NULL;
-        return tl_fail(error, TL_ERR_FORMAT, "%s: %s%s; a config.json is a few kilobytes, at most 16 MiB are read", quoted,
-                       what != NULL ? "is " : "is larger than 16 MiB", what != NULL ? what : "");
+        return tl_fail(error, TL_ERR_FORMAT, "%s: %s%s; a config.json is a few kilobytes, at most 16 MiB are read",
+                       quoted, what != NULL ? "is " : "is larger than 16 MiB", what != NULL ? what : "");
     }
     return TL_OK;
 }
@@ -223,7 +224,7 @@ static bool is_beyond(const char *token, size_t length) {
         (void)strtoll(copy, &end, 10);
     else {
         double value = strtod(copy, &end);
-        return value > 1.7976931348623157e308 || value < -1.7976931348623157e308;
+        return !isfinite(value);
     }
     return errno == ERANGE;
 }
