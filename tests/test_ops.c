@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 12, GRADIENT_SEEDS = 6, FAILURE_SEEDS = 2, PROBES = 8 };
+enum { SEEDS = 40, GRADIENT_SEEDS = 24, FAILURE_SEEDS = 3, PROBES = 8 };
 
 static tl_ctx *context(const tl_kernels *kernels, const tl_allocator *allocator, bool formulas) {
     tl_error error = {0};
