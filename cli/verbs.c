@@ -33,16 +33,21 @@ tl_status tl_cli_model_parameters(const tl_model *model, tl_u128 *total, tl_erro
 #else
     (void)total;
     return tl_fail(error, TL_ERR_UNSUPPORTED,
-                   "the parameters of %s are not counted in this build, which has no planner: give --params", model->name);
+                   "the parameters of %s are not counted in this build, which has no planner: give --params",
+                   model->name);
 #endif
 }
 
 tl_rate tl_cli_precision_rate(int precision) {
     switch (precision) {
-    case TL_PRECISION_FP32: return TL_RATE_FP32;
-    case TL_PRECISION_FP16_MIXED: return TL_RATE_FP16;
-    case TL_PRECISION_FP8_MIXED: return TL_RATE_FP8;
-    default: return TL_RATE_BF16;
+    case TL_PRECISION_FP32:
+        return TL_RATE_FP32;
+    case TL_PRECISION_FP16_MIXED:
+        return TL_RATE_FP16;
+    case TL_PRECISION_FP8_MIXED:
+        return TL_RATE_FP8;
+    default:
+        return TL_RATE_BF16;
     }
 }
 

@@ -4,8 +4,9 @@
 #include "verb.h"
 
 static int run_version(tl_cli *cli) {
-    static const tl_column columns[] = {
-        {"version", "version", false, false, false}, {"compiler", "compiler", false, false, false}, {"machine", "machine", false, false, false}};
+    static const tl_column columns[] = {{"version", "version", false, false, false},
+                                        {"compiler", "compiler", false, false, false},
+                                        {"machine", "machine", false, false, false}};
     static const char compiler[] =
 #if defined(__clang__)
         "clang " __clang_version__;
@@ -18,7 +19,7 @@ static int run_version(tl_cli *cli) {
 #elif defined(__aarch64__)
         "aarch64";
 #else
-        "unknown";
+            "unknown";
 #endif
     if (cli->format == TL_FORMAT_TABLE) {
         tl_out(cli, "tally %s\n", TL_VERSION);
@@ -53,8 +54,8 @@ static int run_help(tl_cli *cli) {
     if (verb)
         return tl_cli_help(cli, verb);
     const char *near = tl_nearest(cli->arguments[0], name_at, tl_verb_count());
-    return tl_usage(cli, "there is no verb \"%.80s\"%s%s%s", cli->arguments[0], near ? ". Did you mean " : "", near ? near : "",
-                    near ? "?" : "");
+    return tl_usage(cli, "there is no verb \"%.80s\"%s%s%s", cli->arguments[0], near ? ". Did you mean " : "",
+                    near ? near : "", near ? "?" : "");
 }
 
 const tl_verb tl_verb_version = {
