@@ -25,10 +25,11 @@ MACHINE := $(shell uname -m)
 
 # ---- flags ----------------------------------------------------------------------------------------------------------
 # -ffp-contract=off: + − × ÷ √ agree bit for bit across instruction sets. -fno-math-errno: √ is one instruction.
+# -fno-trapping-math: selections vectorise (values stay the same); without it exp and gelu are 5 times slower in gcc.
 OPTIMIZE := $(if $(SANITIZE),-O1,-O2) -g
 BODY_OPTIMIZE := $(if $(SANITIZE),-O1,-O3)
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
-FLOATING := -ffp-contract=off -fno-math-errno
+FLOATING := -ffp-contract=off -fno-math-errno -fno-trapping-math
 # gcc would let another library replace our own functions at run time; saying no keeps -fPIC as fast as without.
 PIC := -fPIC -fno-semantic-interposition
 SANITIZE_FLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer $(if $(findstring undefined,$(SANITIZE)),-fno-sanitize-recover=all))
@@ -42,7 +43,7 @@ have = $(shell printf '\043include <%s>\n' '$1' | $(CC) -E -x c - >/dev/null 2>&
 HAVE_DNNL := $(call have,dnnl.h)
 HAVE_HWLOC := $(call have,hwloc.h)
 HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
-LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
+LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
 CLI_LDLIBS := -lsmartcols
 CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
 LDFLAGS ?=

@@ -25,6 +25,7 @@
 
 /* The next loop's iterations do not depend on each other: out[i] may be in[i], never in[j]. */
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no error */
 #define TL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety) interleave(enable)")
 #else
 #define TL_INDEPENDENT _Pragma("GCC ivdep")

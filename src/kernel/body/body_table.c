@@ -8,7 +8,7 @@
 
 const tl_kernels TL_K(kernels_table) = {
     .name = TL_NAME(TL_ISA),
-#if defined(__AVX2__) && !defined(TL_NO_DNNL)
+#if defined(__AVX2__) && defined(TL_HAVE_DNNL)
     .engine_open = tl_engine_open_dnnl,
     .product = TL_K(product_dnnl),
 #else

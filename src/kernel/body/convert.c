@@ -17,7 +17,6 @@ static inline uint32_t bits_of_float(float value) {
 }
 
 static inline float from_f64(double v) { return (float)v; }
-static inline float from_f32(float v) { return v; }
 static inline float from_bf16(uint16_t v) { return float_of_bits((uint32_t)v << 16); }
 
 /* The integer part scales by 2^112 through a product, which also normalises subnormals: exact. */
