@@ -119,8 +119,9 @@ typedef struct tl_adamw_options {
 } tl_adamw_options;
 tl_status tl_adamw_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *m, tl_tensor *v, tl_tensor *copy,
                            const tl_adamw_options *options, const char *site);
+/* momentum may be NULL where its factor is 0; first: the buffer starts as the gradient. */
 tl_status tl_sgd_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *momentum, tl_tensor *copy, double lr, double factor,
-                         double weight_decay, bool nesterov, bool first, const char *site); /* momentum may be NULL */
+                         double weight_decay, bool nesterov, bool first, const char *site);
 /* The lecture's AdaGrad: s += g²; θ −= lr·g/sqrt(s + ε). */
 tl_status tl_adagrad_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *sum, tl_tensor *copy, double lr, double epsilon,
                              const char *site);
@@ -181,6 +182,10 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
     tl_truncated_normal_((x), (mean), (std), (cut), (name), (first), TL_HERE)
 #define tl_uniform(x, low, high, name, first) tl_uniform_((x), (low), (high), (name), (first), TL_HERE)
 #define tl_adamw_update(p, g, m, v, copy, options) tl_adamw_update_((p), (g), (m), (v), (copy), (options), TL_HERE)
+#define tl_sgd_update(p, g, momentum, copy, lr, factor, weight_decay, nesterov, first)                                  \
+    tl_sgd_update_((p), (g), (momentum), (copy), (lr), (factor), (weight_decay), (nesterov), (first), TL_HERE)
+#define tl_adagrad_update(p, g, sum, copy, lr, epsilon)                                                                \
+    tl_adagrad_update_((p), (g), (sum), (copy), (lr), (epsilon), TL_HERE)
 #define tl_all_reduce(x, ranks, mean) tl_all_reduce_((x), (ranks), (mean), TL_HERE)
 
 #ifdef __cplusplus
