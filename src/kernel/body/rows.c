@@ -205,17 +205,19 @@ static void norm_backward(tl_kcall *call, bool centred) {
     TL_K(walk_make)(&t.rows, array, 5, x->ndim - 1, false);
     int64_t blocks = tl_blocks_of(t.rows.total, TL_ROW_BLOCK);
     bool wide = x->dtype == TL_F64, has_bias = centred && call->n_out > 2 && call->out[2].data;
-    char *work = call->work;
-    t.dgain = call->n_out > 1 && call->out[1].data ? work : NULL;
-    t.dbias = has_bias ? work + blocks * t.columns * (wide ? 8 : 4) : NULL;
+    bool has_gain = call->n_out > 1 && call->out[1].data;
+    char *work = call->work; /* NULL where there are no rows: then the sums are zeros */
+    t.dgain = has_gain ? work : NULL;
+    t.dbias = has_bias && work ? work + blocks * t.columns * (wide ? 8 : 4) : NULL;
     if (t.columns == 0)
         return;
     tl_engine_run(engine_for(call, t.rows.total * t.columns), blocks, norm_backward_rows, &t);
     for (int o = 1; o < 3; o++) {
-        void *partial = o == 1 ? t.dgain : t.dbias;
-        if (partial && wide)
+        const void *partial = o == 1 ? t.dgain : t.dbias;
+        bool wanted = o == 1 ? has_gain : has_bias;
+        if (wanted && wide)
             norm_collect_double(&call->out[o], partial, blocks, t.columns);
-        else if (partial)
+        else if (wanted)
             norm_collect_float(&call->out[o], partial, blocks, t.columns);
     }
 }
