@@ -116,7 +116,7 @@ typedef struct tl_arena_plan {
     int64_t event_count;   /* allocations and releases, in order */
     int64_t *event;        /* bytes of an allocation, or −1 − k: the k-th allocation is released */
     int64_t count;
-    int64_t *offset;       /* of the k-th allocation */
+    int64_t *offset; /* of the k-th allocation */
 } tl_arena_plan;
 /* Offsets for every allocation of the context's current log: best fit in time order. Memory from the context's allocator;
  * free it before the context. */

@@ -21,10 +21,11 @@ typedef struct tl_machine_shape {
 typedef struct tl_machine {
     char cpu[96], kernels[16]; /* model name; kernel table measured */
     int threads;
-    double peak_fp32, peak_bf16, peak_fp64; /* FLOP/s of a register-only FMA loop (bf16: the best product), all threads; 0: none */
+    double peak_fp32, peak_bf16,
+        peak_fp64; /* FLOP/s of a register-only FMA loop (bf16: the best product), all threads; 0: none */
     int n_levels;
     struct {
-        char name[8]; /* "L1", "L2", "L3", "memory" */
+        char name[8];  /* "L1", "L2", "L3", "memory" */
         int64_t bytes; /* of the working set measured */
         double bytes_per_s;
     } level[4];

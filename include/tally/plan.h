@@ -27,19 +27,19 @@ tl_status tl_precision_apply(tl_precision precision, tl_train_options *options, 
 
 typedef struct tl_plan_options {
     tl_model model;
-    tl_devices devices;         /* plain data parallel over all of them */
-    const tl_machine *machine;  /* for `here`: measured rates and memory; NULL: time and capacity unknown */
-    int threads;                /* for `here`: scratch blocks; 0 is 1 */
+    tl_devices devices;                     /* plain data parallel over all of them */
+    const tl_machine *machine;              /* for `here`: measured rates and memory; NULL: time and capacity unknown */
+    int threads;                            /* for `here`: scratch blocks; 0 is 1 */
     int64_t seq, micro_batch, global_batch; /* global_batch 0: micro_batch × devices */
     tl_precision precision;
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     double clip;
-    bool causal;                /* flops convention for model FLOPs and MFU: causal or full */
-    tl_u128 tokens;             /* of the whole run; 0: not given */
-    double mfu;                 /* 0: from the roofline; else the step takes model FLOPs ÷ (peak·mfu) */
-    double peak;                /* FLOP/s by hand; 0: from the device */
-    double price;               /* per device-hour; 0: none */
-    bool find_max_micro_batch;  /* run meta again to find it */
+    bool causal;               /* flops convention for model FLOPs and MFU: causal or full */
+    tl_u128 tokens;            /* of the whole run; 0: not given */
+    double mfu;                /* 0: from the roofline; else the step takes model FLOPs ÷ (peak·mfu) */
+    double peak;               /* FLOP/s by hand; 0: from the device */
+    double price;              /* per device-hour; 0: none */
+    bool find_max_micro_batch; /* run meta again to find it */
 } tl_plan_options;
 
 typedef enum tl_bound { TL_BOUND_UNKNOWN, TL_BOUND_COMPUTE, TL_BOUND_MEMORY, TL_BOUND_COMMUNICATION } tl_bound;
@@ -49,7 +49,7 @@ const char *tl_bound_name(tl_bound bound);
 #define TL_PLAN_TOP 8
 
 typedef struct tl_plan_holder { /* who holds the peak's bytes */
-    char module[96]; /* pattern: "h.*.attn" */
+    char module[96];            /* pattern: "h.*.attn" */
     char op[32];
     tl_category category;
     int64_t bytes, count;
@@ -70,13 +70,13 @@ typedef struct tl_plan {
     tl_u128 per_step, per_step_causal, hardware_per_step;
     tl_u128 arithmetic_per_step, special_per_step; /* all devices */
     /* memory of one device */
-    int64_t capacity_bytes, usable_bytes; /* 0: unknown */
-    bool fits;                            /* false also when capacity is unknown: see capacity_bytes */
+    int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
+    bool fits;                                     /* false also when capacity is unknown: see capacity_bytes */
     tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase */
-    tl_phase runner_up;                   /* the phase with the next highest peak */
-    int64_t high[TL_CATEGORY_COUNT];      /* each category's own high water */
+    tl_phase runner_up;                            /* the phase with the next highest peak */
+    int64_t high[TL_CATEGORY_COUNT];               /* each category's own high water */
     int64_t arena_bytes, allocations, context_bytes;
-    int64_t max_micro_batch;              /* −1: not asked for; 0: not even one fits */
+    int64_t max_micro_batch; /* −1: not asked for; 0: not even one fits */
     tl_plan_holder top[TL_PLAN_TOP];
     int n_top;
     /* layout */
@@ -120,7 +120,8 @@ typedef struct tl_plan_run {
     tl_trainer *trainer;
     tl_train_options train;
 } tl_plan_run;
-tl_status tl_plan_run_make(const tl_plan_options *options, bool formulas, tl_plan_run *run, tl_error *error) TL_MUST_CHECK;
+tl_status tl_plan_run_make(const tl_plan_options *options, bool formulas, tl_plan_run *run,
+                           tl_error *error) TL_MUST_CHECK;
 void tl_plan_run_free(tl_plan_run *run);
 
 #ifdef __cplusplus

@@ -12,8 +12,12 @@ const char *tl_precision_name(tl_precision precision) {
 tl_status tl_precision_apply(tl_precision precision, tl_train_options *o, tl_error *error) {
     o->optimizer.master = o->optimizer.state_f32 = false;
     switch (precision) {
-    case TL_PRECISION_FP32: o->dtype = TL_F32; return TL_OK;
-    case TL_PRECISION_BF16: o->dtype = TL_BF16; return TL_OK;
+    case TL_PRECISION_FP32:
+        o->dtype = TL_F32;
+        return TL_OK;
+    case TL_PRECISION_BF16:
+        o->dtype = TL_BF16;
+        return TL_OK;
     case TL_PRECISION_BF16_MIXED:
         o->dtype = TL_BF16;
         o->optimizer.master = o->optimizer.state_f32 = true;
@@ -44,10 +48,11 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                        (long long)o->micro_batch, (long long)o->devices.count);
     int64_t global = o->global_batch ? o->global_batch : per_micro;
     if (global % per_micro)
-        return tl_fail(error, TL_ERR_ARGUMENT,
-                       "a global batch of %lld sequences cannot be made of micro-batches of %lld on %lld devices; a multiple "
-                       "of %lld would work",
-                       (long long)global, (long long)o->micro_batch, (long long)o->devices.count, (long long)per_micro);
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "a global batch of %lld sequences cannot be made of micro-batches of %lld on %lld devices; a multiple "
+            "of %lld would work",
+            (long long)global, (long long)o->micro_batch, (long long)o->devices.count, (long long)per_micro);
     *train = (tl_train_options){.micro_batch = o->micro_batch,
                                 .seq = o->seq,
                                 .accumulation = global / per_micro,
@@ -195,7 +200,8 @@ static bool gather_holder(void *user, const tl_live_entry *e) {
     holders *h = user;
     const char *op = e->op ? e->op : "";
     for (int i = 0; i < h->count; i++)
-        if (h->list[i].category == e->category && strncmp(h->list[i].module, e->pattern, sizeof h->list[i].module - 1) == 0 &&
+        if (h->list[i].category == e->category &&
+            strncmp(h->list[i].module, e->pattern, sizeof h->list[i].module - 1) == 0 &&
             strncmp(h->list[i].op, op, sizeof h->list[i].op - 1) == 0) {
             h->list[i].bytes += e->bytes;
             h->list[i].count++;
@@ -256,9 +262,7 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
-static bool fits(const tl_plan *p) {
-    return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes;
-}
+static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes; }
 
 /* Largest micro-batch that fits: two runs give a first guess, runs around it settle it. */
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {

@@ -6,13 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static tl_rate rate_of(tl_precision precision) {
-    return precision == TL_PRECISION_FP32 ? TL_RATE_FP32 : TL_RATE_BF16;
-}
+static tl_rate rate_of(tl_precision precision) { return precision == TL_PRECISION_FP32 ? TL_RATE_FP32 : TL_RATE_BF16; }
 
-static tl_dtype dtype_of(tl_precision precision) {
-    return precision == TL_PRECISION_FP32 ? TL_F32 : TL_BF16;
-}
+static tl_dtype dtype_of(tl_precision precision) { return precision == TL_PRECISION_FP32 ? TL_F32 : TL_BF16; }
 
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size) {
@@ -98,7 +94,8 @@ static void note_time(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->assumptions, &p->n_assumptions,
                      "time is a lower bound: every product at peak, every byte at full bandwidth, nothing overlaps");
     else
-        tl_plan_note(p->assumptions, &p->n_assumptions, "products at the rates measured here by shape, other ops by their bytes");
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "products at the rates measured here by shape, other ops by their bytes");
     if (o->devices.count > 1 && o->mfu <= 0)
         tl_plan_note(p->assumptions, &p->n_assumptions, "all-reduce by ring over one link per device, not overlapped");
 }
@@ -122,9 +119,9 @@ static void whole_run(const tl_plan_options *o, tl_plan *p) {
 
 void tl_plan_time(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
     clock c = {.o = o};
-    p->peak_flop_per_s = o->peak > 0 ? o->peak
-                                     : tl_plan_peak_rate(&o->devices, o->machine, o->precision, p->peak_source,
-                                                         sizeof p->peak_source);
+    p->peak_flop_per_s =
+        o->peak > 0 ? o->peak
+                    : tl_plan_peak_rate(&o->devices, o->machine, o->precision, p->peak_source, sizeof p->peak_source);
     if (o->peak > 0)
         snprintf(p->peak_source, sizeof p->peak_source, "given by hand");
     c.peak = p->peak_flop_per_s;
