@@ -136,16 +136,32 @@ TLM float tlm_erf(float x) {
     return a < 1.0f ? near : x == x ? far : x;
 }
 
+/* Φ(x) = ½ + x·P(x²) for |x| ≤ 1 */
+TLM float tlm_normal_near(float x) {
+    float z = x * x;
+    float p = 5.143479e-07f;
+    p = p * z + -9.204696e-06f;
+    p = p * z + 1.15241564e-04f;
+    p = p * z + -1.1872475e-03f;
+    p = p * z + 9.973541e-03f;
+    p = p * z + -6.649038e-02f;
+    p = p * z + 3.989423e-01f;
+    return 0.5f + x * p;
+}
+
 /* GELU, Hendrycks and Gimpel 2016: x·Φ(x). The negative side through Q keeps its relative accuracy. */
 TLM float tlm_gelu_erf(float x) {
-    float gauss, q = x * tlm_normal_tail(x < 0 ? -x : x, &gauss);
-    return x < -14.5f ? -0.0f : x < 0 ? q : x - q;
+    float a = x < 0 ? -x : x, gauss, q = x * tlm_normal_tail(a, &gauss);
+    float near = x * tlm_normal_near(x), far = x < 0 ? q : x - q;
+    far = x < -14.5f ? -0.0f : far;
+    return a < 1.0f ? near : far;
 }
 /* Φ(x) + x·φ(x) */
 TLM float tlm_gelu_erf_slope(float x) {
     float a = x < 0 ? -x : x, gauss, q = tlm_normal_tail(a, &gauss);
     float density = a < 14.5f ? x * gauss * 0.39894228f : 0.0f;
-    float slope = (x < 0 ? q : 1.0f - q) + density;
+    float far = x < 0 ? q : 1.0f - q;
+    float slope = (a < 1.0f ? tlm_normal_near(x) : far) + density;
     return x == x ? slope : x;
 }
 
@@ -230,11 +246,14 @@ TLM double tlm_log64(double x) {
     return x < (double)INFINITY ? y : x;
 }
 
-/* |x| < ½ by sinh/cosh series would need many terms; expm1-like: with e = e^(2a) − 1 summed from its series below ¼. */
+/* s/(s + 2) with s = e^2|x| − 1 by its series while 2|x| < 1.1; beyond, as in float. */
 TLM double tlm_tanh64(double x) {
     double a = x < 0 ? -x : x, t = 2.0 * a;
-    double c = t < 0.7 ? t : 0.7;
-    double p = 1.0 / 355687428096000.0;
+    double c = t < 1.1 ? t : 1.1;
+    double p = 1.0 / 2432902008176640000.0;
+    p = p * c + 1.0 / 121645100408832000.0;
+    p = p * c + 1.0 / 6402373705728000.0;
+    p = p * c + 1.0 / 355687428096000.0;
     p = p * c + 1.0 / 20922789888000.0;
     p = p * c + 1.0 / 1307674368000.0;
     p = p * c + 1.0 / 87178291200.0;
@@ -252,7 +271,7 @@ TLM double tlm_tanh64(double x) {
     p = p * c + 0.5;
     double small = c + c * c * p; /* e^t − 1 */
     double far = 1.0 - 2.0 / (tlm_exp64(t) + 1.0);
-    double y = t < 0.7 ? small / (small + 2.0) : far;
+    double y = t < 1.1 ? small / (small + 2.0) : far;
     y = x < 0 ? -y : y;
     return x == 0 || !(x == x) ? x : y;
 }
