@@ -57,7 +57,8 @@ static int run(tl_cli *cli) {
         return tl_usage(cli, "a completion script has one form: leave out --format and --json");
     tl_out(cli, "# Completion of tally for bash: eval \"$(tally completion bash)\"\n"
                 "_tally() {\n"
-                "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb= options= words= word i\n");
+                "    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} verb= options= "
+                "words= word i\n");
     put_values(cli);
     tl_out(cli, "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
                 "        word=${COMP_WORDS[i]}\n"

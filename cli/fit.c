@@ -24,15 +24,24 @@ static tl_state_bytes state_bytes(int precision, int optim) {
         bytes.first = wide, bytes.first_name = "m";
         bytes.second = wide, bytes.second_name = "v";
         break;
-    case TL_CHOICE_MOMENTUM: bytes.first = wide, bytes.first_name = "momentum"; break;
-    case TL_CHOICE_ADAGRAD: bytes.first = wide, bytes.first_name = "sum of squares"; break;
-    case TL_CHOICE_RMSPROP: bytes.first = wide, bytes.first_name = "mean of squares"; break;
-    default: break; /* sgd: none */
+    case TL_CHOICE_MOMENTUM:
+        bytes.first = wide, bytes.first_name = "momentum";
+        break;
+    case TL_CHOICE_ADAGRAD:
+        bytes.first = wide, bytes.first_name = "sum of squares";
+        break;
+    case TL_CHOICE_RMSPROP:
+        bytes.first = wide, bytes.first_name = "mean of squares";
+        break;
+    default:
+        break; /* sgd: none */
     }
     return bytes;
 }
 
-static int total_bytes(tl_state_bytes bytes) { return bytes.weight + bytes.grad + bytes.master + bytes.first + bytes.second; }
+static int total_bytes(tl_state_bytes bytes) {
+    return bytes.weight + bytes.grad + bytes.master + bytes.first + bytes.second;
+}
 
 /* "w + g + m + v" and "4+4+4+4". */
 static void terms(tl_state_bytes bytes, char letters[TL_TEXT], char numbers[TL_TEXT]) {
@@ -47,11 +56,11 @@ static void terms(tl_state_bytes bytes, char letters[TL_TEXT], char numbers[TL_T
 
 typedef struct tl_fit {
     int64_t devices;
-    int64_t capacity;      /* bytes of one device, as labelled */
-    int64_t driver;        /* as the driver shows them, 0: not known */
+    int64_t capacity; /* bytes of one device, as labelled */
+    int64_t driver;   /* as the driver shows them, 0: not known */
     const char *device;
     tl_state_bytes bytes;
-    int each;              /* bytes per parameter */
+    int each; /* bytes per parameter */
     int64_t value;
 } tl_fit;
 
@@ -72,7 +81,7 @@ static int read_device(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
             return tl_usage(cli, "--gpus %s: this machine is one device here", cli->options.at[TL_OPTION_GPUS].text);
         fit->device = "this machine";
         if (!tl_given(cli, TL_OPTION_GPUS))
-            tl_notes_add(assumed, "this machine's whole memory (--gpus)");
+            tl_notes_add(assumed, "--gpus here (this machine's whole memory)");
         return TL_EXIT_OK;
     }
     fit->device = devices->accelerator->name;
@@ -86,21 +95,23 @@ static int read_device(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
 static void out_instead(const tl_cli *cli, const tl_fit *fit) {
     static const struct {
         int precision, optim;
-    } others[] = {{TL_PRECISION_FP32, TL_CHOICE_ADAMW},       {TL_PRECISION_BF16_MIXED, TL_CHOICE_ADAMW},
-                  {TL_PRECISION_BF16, TL_CHOICE_ADAMW},       {TL_PRECISION_FP32, TL_CHOICE_MOMENTUM},
-                  {TL_PRECISION_FP32, TL_CHOICE_SGD},         {TL_PRECISION_BF16_MIXED, TL_CHOICE_SGD}};
+    } others[] = {{TL_PRECISION_FP32, TL_CHOICE_ADAMW}, {TL_PRECISION_BF16_MIXED, TL_CHOICE_ADAMW},
+                  {TL_PRECISION_BF16, TL_CHOICE_ADAMW}, {TL_PRECISION_FP32, TL_CHOICE_MOMENTUM},
+                  {TL_PRECISION_FP32, TL_CHOICE_SGD},   {TL_PRECISION_BF16_MIXED, TL_CHOICE_SGD}};
     static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed"};
     static const char *const optims[] = {"adamw", "adam", "sgd", "momentum"};
     char text[512] = "", letters[TL_TEXT], numbers[TL_TEXT], count[TL_TEXT];
     size_t at = 0;
     for (size_t i = 0; i < sizeof others / sizeof others[0] && at < sizeof text; i++) {
-        if (others[i].precision == cli->options.at[TL_OPTION_PRECISION].choice && others[i].optim == cli->options.at[TL_OPTION_OPTIM].choice)
+        if (others[i].precision == cli->options.at[TL_OPTION_PRECISION].choice &&
+            others[i].optim == cli->options.at[TL_OPTION_OPTIM].choice)
             continue;
         tl_state_bytes bytes = state_bytes(others[i].precision, others[i].optim);
         terms(bytes, letters, numbers);
         int64_t value = parameters_in(fit->devices, fit->capacity, total_bytes(bytes));
-        int n = snprintf(text + at, sizeof text - at, "%s%s %s %s (%s)", at ? "; " : "", precisions[others[i].precision],
-                         optims[others[i].optim], tl_text_count((double)value, count), numbers);
+        int n =
+            snprintf(text + at, sizeof text - at, "%s%s %s %s (%s)", at ? "; " : "", precisions[others[i].precision],
+                     optims[others[i].optim], tl_text_count((double)value, count), numbers);
         at += n > 0 ? (size_t)n : 0;
     }
     tl_out_item(cli, "instead", "%s", text);
@@ -110,8 +121,8 @@ static void out_instead(const tl_cli *cli, const tl_fit *fit) {
 static void out_next_time(const tl_cli *cli, const tl_fit *fit) {
     if (cli->options.devices.here || fit->value > INT64_MAX / 20)
         return;
-    tl_out_item(cli, "next:", "tally time --params %.3ge9 -t %.3ge9 -g %lldx%s --mfu 0.4   (how long it trains)", (double)fit->value / 1e9,
-                (double)fit->value * 20 / 1e9, (long long)fit->devices, fit->device);
+    tl_out_item(cli, "next:", "tally time --params %.3ge9 -t %.3ge9 -g %s --mfu 0.4\n  (how long it trains)",
+                (double)fit->value / 1e9, (double)fit->value * 20 / 1e9, cli->options.at[TL_OPTION_GPUS].text);
 }
 
 static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assumed, const tl_notes *left_out) {
@@ -126,18 +137,21 @@ static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assum
         snprintf(rest, sizeof rest, "(state alone, fully sharded over %lld devices)", (long long)fit->devices);
     tl_out_answer(cli, line, rest);
     tl_text_plain((double)fit->capacity / 1e9, 3, count);
-    tl_out_item(cli, "P", "= devices·%s / (%s) = %lld·%se9 / (%s B)", cli->options.devices.here ? "memory" : "HBM", letters,
-                (long long)fit->devices, count, numbers);
+    tl_out_item(cli, "P", "= devices·%s / (%s)\n= %lld·%se9 / (%s B)", cli->options.devices.here ? "memory" : "HBM",
+                letters, (long long)fit->devices, count, numbers);
     int n = snprintf(each, sizeof each, "%d B: weight %d, gradient %d", fit->each, b.weight, b.grad);
     if (b.master)
         n += snprintf(each + n, sizeof each - (size_t)n, ", fp32 master %d", b.master);
     if (b.first)
-        n += snprintf(each + n, sizeof each - (size_t)n, ", %s %s %d", tl_option_choice(cli, TL_OPTION_OPTIM), b.first_name, b.first);
+        n += snprintf(each + n, sizeof each - (size_t)n, ", %s %s %d", tl_option_choice(cli, TL_OPTION_OPTIM),
+                      b.first_name, b.first);
     if (b.second)
         snprintf(each + n, sizeof each - (size_t)n, ", %s %d", b.second_name, b.second);
-    tl_out_item(cli, "each", "%s   (%s, %s)", each, tl_option_choice(cli, TL_OPTION_PRECISION), tl_option_choice(cli, TL_OPTION_OPTIM));
+    tl_out_item(cli, "each", "%s   (%s, %s)", each, tl_option_choice(cli, TL_OPTION_PRECISION),
+                tl_option_choice(cli, TL_OPTION_OPTIM));
     tl_text_bytes((double)fit->capacity, cli->units, bytes);
-    tl_out_item(cli, "memory", "%s a device: %s%s", bytes, fit->device, cli->options.devices.here ? "" : ", as labelled");
+    tl_out_item(cli, "memory", "%s a device: %s%s", bytes, fit->device,
+                cli->options.devices.here ? "" : ", as labelled");
     if (fit->driver) {
         char shown[TL_TEXT], more[TL_TEXT];
         tl_text_grouped((tl_u128)(fit->driver / (1 << 20)), shown);
@@ -149,8 +163,9 @@ static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assum
     tl_notes_out(cli, "assumed", assumed);
     tl_notes_out(cli, "leaves out", left_out);
     if (tl_verb_find("plan"))
-        tl_out_item(cli, "next:", "tally plan MODEL -g %lldx%s   (adds activations and workspaces, and says whether it fits)",
-                    (long long)fit->devices, cli->options.devices.here ? "here" : fit->device);
+        tl_out_item(cli,
+                    "next:", "tally plan MODEL -g %s\n  (adds activations and workspaces, and says whether it fits)",
+                    tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here");
     else
         out_next_time(cli, fit);
 }
@@ -215,14 +230,15 @@ static int fit_model(tl_cli *cli) {
     tl_fit fit = {0};
     tl_notes assumed = {0}, left_out = {0};
     if (cli->n_arguments > 1)
-        return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size", cli->arguments[1]);
+        return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size",
+                        cli->arguments[1]);
     int status = read_device(cli, &fit, &assumed);
     if (status != TL_EXIT_OK)
         return status;
     if (!tl_given(cli, TL_OPTION_PRECISION))
-        tl_notes_add(&assumed, "%s (--precision)", tl_option_choice(cli, TL_OPTION_PRECISION));
+        tl_notes_add(&assumed, "--precision %s", tl_option_choice(cli, TL_OPTION_PRECISION));
     if (!tl_given(cli, TL_OPTION_OPTIM))
-        tl_notes_add(&assumed, "%s (--optim)", tl_option_choice(cli, TL_OPTION_OPTIM));
+        tl_notes_add(&assumed, "--optim %s", tl_option_choice(cli, TL_OPTION_OPTIM));
     tl_notes_add(&left_out, "activations");
     tl_notes_add(&left_out, "workspaces");
     if (fit.devices > 1)
@@ -249,7 +265,8 @@ static int run(tl_cli *cli) {
     for (int i = 0; whats[i]; i++)
         if (strcmp(what, whats[i]) == 0)
             return tl_usage(cli, "`fit %s' is not in this build; `fit model' is", what);
-    return tl_usage(cli, "\"%.80s\": what is to fit? model%s%s%s", what, near ? ". Did you mean " : "", near ? near : "", near ? "?" : "");
+    return tl_usage(cli, "\"%.80s\" is nothing that fits; it takes: model%s%s%s", what, near ? "; did you mean " : "",
+                    near ? near : "", near ? "?" : "");
 }
 
 const tl_verb tl_verb_fit = {
@@ -258,12 +275,12 @@ const tl_verb tl_verb_fit = {
     .group = TL_GROUP_BEFORE,
     .arguments = "model",
     .words = "model",
-    .details = "P = devices·memory / (bytes of weight, gradient, master copy and optimizer states): the state alone,\n"
-               "fully sharded. What it leaves out is printed with it.\n\n"
+    .details = "P = devices·memory / (bytes of weight, gradient, master copy, optimizer states):\n"
+               "the state alone, fully sharded. What that leaves out is printed with it.\n\n"
                "  tally fit model --gpus 8xH100 --optim adamw --precision fp32",
     .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM),
-    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED) |
-                                     TL_DOES(TL_PRECISION_FP16_MIXED),
+    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
+                                     TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED),
              [TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
                                  TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP)},
     .own = NULL,

@@ -44,14 +44,15 @@ static void put_row(const tl_cli *cli, tl_grid *grid, const tl_accelerator *a) {
     tl_grid_string(grid, a->vendor, NULL);
     if (a->label_bytes) /* a label is in GB, whatever the units asked for */
         tl_grid_integer(grid, a->label_bytes,
-                        cli->units == TL_UNITS_IEC ? tl_text_bytes((double)a->label_bytes, TL_UNITS_IEC, text)
-                                                   : (snprintf(text, sizeof text, "%.0f GB", (double)a->label_bytes / 1e9), text));
+                        cli->units == TL_UNITS_IEC
+                            ? tl_text_bytes((double)a->label_bytes, TL_UNITS_IEC, text)
+                            : (snprintf(text, sizeof text, "%.0f GB", (double)a->label_bytes / 1e9), text));
     else
         tl_grid_null(grid);
     put_bytes(cli, grid, a->memory_bytes);
     put_bytes(cli, grid, a->driver_bytes);
     if (a->bandwidth > 0)
-        tl_grid_real(grid, a->bandwidth, tl_text_bandwidth(a->bandwidth, text));
+        tl_grid_real(grid, a->bandwidth, tl_text_plain(a->bandwidth / 1e9, 0, text));
     else
         tl_grid_null(grid);
     for (int rate = 0; rate < TL_RATE_COUNT; rate++)
@@ -62,7 +63,7 @@ static void put_row(const tl_cli *cli, tl_grid *grid, const tl_accelerator *a) {
         tl_grid_null(grid);
     tl_grid_string(grid, a->link && a->link[0] ? a->link : NULL, NULL);
     if (a->link_bandwidth > 0)
-        tl_grid_real(grid, a->link_bandwidth, tl_text_bandwidth(a->link_bandwidth, text));
+        tl_grid_real(grid, a->link_bandwidth, tl_text_plain(a->link_bandwidth / 1e9, 1, text));
     else
         tl_grid_null(grid);
     tl_grid_integer(grid, a->link_domain, NULL);
@@ -72,7 +73,8 @@ static void put_row(const tl_cli *cli, tl_grid *grid, const tl_accelerator *a) {
         tl_grid_null(grid);
     tl_grid_real(grid, a->sparse_factor, NULL);
     tl_grid_string(grid, a->source, NULL);
-    tl_grid_string(grid, a->uncertain && a->uncertain[0] ? a->uncertain : NULL, a->uncertain && a->uncertain[0] ? "?" : "");
+    tl_grid_string(grid, a->uncertain && a->uncertain[0] ? a->uncertain : NULL,
+                   a->uncertain && a->uncertain[0] ? "?" : "");
 }
 
 static const tl_column columns[] = {
@@ -81,16 +83,16 @@ static const tl_column columns[] = {
     {"label_bytes", "memory", true, false, false},
     {"memory_bytes", NULL, true, false, false},
     {"driver_bytes", NULL, true, false, false},
-    {"bandwidth_bytes_per_s", "bandwidth", true, false, false},
+    {"bandwidth_bytes_per_s", "GB/s", true, false, false},
     {"fp64_flop_per_s", NULL, true, false, false},
-    {"fp32_flop_per_s", "fp32", true, false, false},
+    {"fp32_flop_per_s", "fp32", true, true, false},
     {"tf32_flop_per_s", "tf32", true, true, false},
     {"bf16_flop_per_s", "bf16", true, false, false},
-    {"fp16_flop_per_s", "fp16", true, true, false},
+    {"fp16_flop_per_s", "fp16", true, false, false},
     {"fp8_flop_per_s", "fp8", true, false, false},
     {"ridge_flop_per_byte", "ridge", true, false, false},
     {"link", NULL, false, false, false},
-    {"link_bytes_per_s", "link", true, true, false},
+    {"link_bytes_per_s", "link GB/s", true, true, false},
     {"link_devices", NULL, true, false, false},
     {"watts", "W", true, true, false},
     {"sparse_factor", NULL, true, false, false},
@@ -111,10 +113,17 @@ static int list(const tl_cli *cli, const char *part) {
     }
     int status = tl_grid_print(cli, grid, "gpus");
     tl_grid_free(grid);
-    if (status == TL_EXIT_OK && cli->format == TL_FORMAT_TABLE)
-        tl_out(cli, "\nRates in TFLOP/s, dense; ridge in FLOP/B at bf16 (or fp16); - not published.%s\n"
-                    "`tally gpus NAME' says more of one.\n",
-               doubtful ? " ? something to re-check." : "");
+    if (status == TL_EXIT_OK && cli->format == TL_FORMAT_TABLE) {
+        tl_out(cli, "\n");
+        tl_out_wrapped(
+            cli, 0, "",
+            doubtful ? "GB/s of memory; TFLOP/s by format, all dense; ridge in FLOP/B at bf16 (or fp16): memory limits "
+                       "below "
+                       "it; - not published; ? something to re-check. `tally gpus NAME' says what, and the sources."
+                     : "GB/s of memory; TFLOP/s by format, all dense; ridge in FLOP/B at bf16 (or fp16): memory limits "
+                       "below "
+                       "it; - not published. `tally gpus NAME' has the sources.");
+    }
     return status;
 }
 
@@ -125,8 +134,9 @@ static void out_details(const tl_cli *cli, const tl_accelerator *a, const char *
     tl_out_answer(cli, a->name, label);
     if (note)
         tl_out_item(cli, "assumed", "%s", note);
-    tl_out_item(cli, "label", "%s = %s as the vendor counts, %s", tl_text_bytes((double)a->label_bytes, TL_UNITS_SI, label),
-                tl_text_grouped((tl_u128)a->label_bytes, text), tl_text_bytes((double)a->label_bytes, TL_UNITS_IEC, other));
+    tl_out_item(
+        cli, "label", "%s = %s as the vendor counts, %s", tl_text_bytes((double)a->label_bytes, TL_UNITS_SI, label),
+        tl_text_grouped((tl_u128)a->label_bytes, text), tl_text_bytes((double)a->label_bytes, TL_UNITS_IEC, other));
     if (a->memory_bytes)
         tl_out_item(cli, "capacity", "%s = %s of memory", tl_text_bytes((double)a->memory_bytes, TL_UNITS_IEC, label),
                     tl_text_bytes((double)a->memory_bytes, TL_UNITS_SI, other));
@@ -140,7 +150,7 @@ static void out_details(const tl_cli *cli, const tl_accelerator *a, const char *
     for (int rate = 0; rate < TL_RATE_COUNT && at < sizeof rates; rate++) {
         if (a->rate[rate] <= 0)
             continue;
-        int n = snprintf(rates + at, sizeof rates - at, "%s%s\xc2\xa0%s", at ? "  " : "", tl_rate_name((tl_rate)rate),
+        int n = snprintf(rates + at, sizeof rates - at, "%s%s %s", at ? "  " : "", tl_rate_name((tl_rate)rate),
                          tl_text_plain(a->rate[rate] / 1e12, 1, text));
         at += n > 0 ? (size_t)n : 0;
     }
@@ -191,7 +201,8 @@ const tl_verb tl_verb_gpus = {
     .group = TL_GROUP_LOOKUP,
     .arguments = "[NAME]",
     .words = NULL,
-    .details = "A bare H100 is the SXM5 80 GB part, A100-80G the SXM4 80 GB one. Part of a name lists all that hold it.",
+    .details =
+        "A bare H100 is the SXM5 80 GB part, A100-80G the SXM4 80 GB one. Part of a name lists all that hold it.",
     .takes = 0,
     .own = NULL,
     .min_arguments = 0,

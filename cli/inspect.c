@@ -4,6 +4,14 @@
 #include <sys/stat.h>
 
 #include "model_out.h"
+#include "dtype_out.h"
+
+enum { OWN_DTYPE };
+
+static const struct argp_option own_options[] = {
+    {"dtype", TL_OWN(OWN_DTYPE), "NAME", 0, "A number format instead of a file: bf16, f8e4m3; `all' lists them", 0},
+    {0},
+};
 
 #define HEAD 512
 
@@ -26,14 +34,19 @@ static tl_kind_of_file kind_of(const unsigned char *head, size_t length) {
         {"GGUF", 4, {"gguf", "a GGUF model (llama.cpp)"}},
         {"PK\3\4", 4, {"zip", "a zip archive: a PyTorch checkpoint (.pt, .bin) or an .npz"}},
         {"\x93NUMPY", 6, {"npy", "a NumPy array (.npy)"}},
-        {"\x80\2", 2, {"pickle", "a Python pickle, as old PyTorch checkpoints are: code, not data; do not load it unseen"}},
+        {"\x80\2",
+         2,
+         {"pickle", "a Python pickle, as old PyTorch checkpoints are: code, not data; do not load it unseen"}},
         {"\x80\3", 2, {"pickle", "a Python pickle: code, not data; do not load it unseen"}},
         {"\x80\4", 2, {"pickle", "a Python pickle: code, not data; do not load it unseen"}},
         {"\x1f\x8b", 2, {"gzip", "a gzip archive: unpack it first"}},
         {"\x28\xb5\x2f\xfd", 4, {"zstd", "a zstd archive: unpack it first"}},
         {"\x89HDF\r\n\x1a\n", 8, {"hdf5", "an HDF5 file, as Keras writes"}},
         {"version https://git-lfs", 23, {"git-lfs", "a git-LFS pointer, not the file itself: run `git lfs pull'"}},
-        {"\x7f""ELF", 4, {"elf", "a program or library"}},
+        {"\x7f"
+         "ELF",
+         4,
+         {"elf", "a program or library"}},
     };
     size_t at = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -49,7 +62,8 @@ static tl_kind_of_file kind_of(const unsigned char *head, size_t length) {
     if (at < length && (head[at] == '{' || head[at] == '['))
         return (tl_kind_of_file){"json", "JSON"};
     if (at + 1 < length && head[at] == '<' && (head[at + 1] == '!' || head[at + 1] == 'h' || head[at + 1] == 'H'))
-        return (tl_kind_of_file){"html", "a page of HTML, not the file itself: the download asked for a log-in or failed"};
+        return (tl_kind_of_file){"html",
+                                 "a page of HTML, not the file itself: the download asked for a log-in or failed"};
     if (length == 0)
         return (tl_kind_of_file){"empty", "an empty file"};
     return (tl_kind_of_file){"unknown", "no kind of file known here"};
@@ -64,11 +78,13 @@ static int print_kind(const tl_cli *cli, const char *path, tl_kind_of_file is, i
     };
     char size[TL_TEXT], digits[TL_TEXT], rest[512];
     if (cli->format == TL_FORMAT_TABLE) {
-        snprintf(rest, sizeof rest, "(%s = %s B)", tl_text_bytes((double)bytes, cli->units, size), tl_text_grouped((tl_u128)bytes, digits));
+        snprintf(rest, sizeof rest, "(%s = %s B)", tl_text_bytes((double)bytes, cli->units, size),
+                 tl_text_grouped((tl_u128)bytes, digits));
         tl_out_answer(cli, is.words, rest);
         tl_out_item(cli, "file", "%s", path);
         if (strcmp(is.kind, "unknown") != 0 && strcmp(is.kind, "empty") != 0)
-            tl_out_item(cli, "note", "this build reads model descriptions (config.json) and says of other files what they are");
+            tl_out_item(cli, "note",
+                        "this build reads model descriptions (config.json) and says of other files what they are");
         return TL_EXIT_OK;
     }
     tl_grid *grid = tl_grid_new(columns, 4);
@@ -121,7 +137,8 @@ static int cannot_read(const tl_cli *cli, const char *path, int reason) {
     tl_model model;
     tl_error error = {TL_OK, ""};
     if (reason == ENOENT && tl_catalogue_model(path, &model, &error) == TL_OK)
-        tl_say(cli, "there is no file \"%.300s\"; `tally models %s' shows the model of the catalogue", path, model.name);
+        tl_say(cli, "there is no file \"%.300s\"; `tally models %s' shows the model of the catalogue", path,
+               model.name);
     else
         tl_say(cli, "cannot read \"%.300s\": %s", path, strerror(reason));
     return TL_EXIT_FAILED;
@@ -133,6 +150,11 @@ static int run(tl_cli *cli) {
     const char *path = cli->arguments[0];
     struct stat about;
     tl_error error = {TL_OK, ""};
+    if (cli->own[OWN_DTYPE])
+        return cli->n_arguments ? tl_usage(cli, "a FILE or --dtype, not both")
+                                : tl_dtype_report(cli, cli->own[OWN_DTYPE]);
+    if (!cli->n_arguments)
+        return tl_usage(cli, "it needs FILE, or --dtype NAME");
     if (stat(path, &about) != 0)
         return cannot_read(cli, path, errno);
     if (S_ISDIR(about.st_mode)) {
@@ -170,14 +192,14 @@ static int run(tl_cli *cli) {
 
 const tl_verb tl_verb_inspect = {
     .name = "inspect",
-    .summary = "what a file is; of a config.json, what was read, assumed and ignored",
+    .summary = "what a file or a number format is; of a config.json, what was read and assumed",
     .group = TL_GROUP_LOOKUP,
-    .arguments = "FILE",
+    .arguments = "FILE | --dtype NAME",
     .words = NULL,
     .details = NULL,
     .takes = 0,
-    .own = NULL,
-    .min_arguments = 1,
+    .own = own_options,
+    .min_arguments = 0,
     .max_arguments = 1,
     .run = run,
 };

@@ -5,10 +5,14 @@
 
 static const char *activation(tl_activation which) {
     switch (which) {
-    case TL_GELU_TANH: return "gelu (tanh)";
-    case TL_GELU_ERF: return "gelu (erf)";
-    case TL_SILU: return "silu";
-    case TL_RELU: return "relu";
+    case TL_GELU_TANH:
+        return "gelu (tanh)";
+    case TL_GELU_ERF:
+        return "gelu (erf)";
+    case TL_SILU:
+        return "silu";
+    case TL_RELU:
+        return "relu";
     }
     return "unknown";
 }
@@ -40,7 +44,8 @@ static void out_parameters(const tl_cli *cli, const tl_model *model) {
     tl_u128 total = 0;
     tl_error error = {TL_OK, ""};
     if (tl_cli_model_parameters(model, &total, &error) == TL_OK)
-        tl_out_item(cli, "params", "%s = %s%s", tl_text_grouped(total, text), tl_text_count(tl_u128_double(total), brief),
+        tl_out_item(cli, "params", "%s = %s%s", tl_text_grouped(total, text),
+                    tl_text_count(tl_u128_double(total), brief),
                     model->tied ? "; the tied embedding counted once" : "");
 }
 
@@ -48,17 +53,19 @@ void tl_model_out(const tl_cli *cli, const tl_model *m, const char *title) {
     char size[TL_TEXT], about[256];
     tl_field fields[N_FIELDS];
     snprintf(about, sizeof about, "(%s: %s positions, %s MLP with %s, %s)", tl_family_name(m->family),
-             m->learned_positions ? "learned" : "rotary", m->gated ? "gated three-matrix" : "two-matrix", activation(m->activation),
-             m->tied ? "tied embedding" : "output matrix of its own");
+             m->learned_positions ? "learned" : "rotary", m->gated ? "gated three-matrix" : "two-matrix",
+             activation(m->activation), m->tied ? "tied embedding" : "output matrix of its own");
     if (m->family == TL_FAMILY_CRUNCHER)
-        snprintf(about, sizeof about, "(%s: linear layers and a squared error, no vocabulary)", tl_family_name(m->family));
+        snprintf(about, sizeof about, "(%s: linear layers and a squared error, no vocabulary)",
+                 tl_family_name(m->family));
     tl_out_answer(cli, title, about);
     out_parameters(cli, m);
     fields_of(m, fields);
     for (int i = 0; i < N_FIELDS; i++)
         if (fields[i].value)
-            tl_out_item(cli, fields[i].letter, "%-9s %s%s%s%s", tl_text_grouped((tl_u128)fields[i].value, size), fields[i].what,
-                        fields[i].source[0] ? " (" : "", fields[i].source, fields[i].source[0] ? ")" : "");
+            tl_out_item(cli, fields[i].letter, "%-9s %s%s%s%s", tl_text_grouped((tl_u128)fields[i].value, size),
+                        fields[i].what, fields[i].source[0] ? " (" : "", fields[i].source,
+                        fields[i].source[0] ? ")" : "");
     for (int i = 0; i < m->n_assumed; i++)
         tl_out_item(cli, i ? "" : "assumed", "%s", m->assumed[i]);
     for (int i = 0; i < m->n_ignored; i++)
@@ -73,7 +80,7 @@ static const tl_column columns[] = {
     {"width", "D", true, false, false},
     {"heads", "H", true, false, false},
     {"kv_heads", "G", true, false, false},
-    {"head_size", "K", true, false, false},
+    {"head_size", "K", true, true, false},
     {"ff", "F", true, false, false},
     {"vocab", "V", true, false, false},
     {"context", "C", true, false, false},

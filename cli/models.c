@@ -17,9 +17,13 @@ static int list(const tl_cli *cli) {
     if (status == TL_EXIT_OK)
         status = tl_grid_print(cli, grid, "models");
     tl_grid_free(grid);
-    if (status == TL_EXIT_OK && cli->format == TL_FORMAT_TABLE)
-        tl_out(cli, "\nN layers, D width, H heads, G key/value heads, K head size, F feed-forward width,\n"
-                    "V vocabulary, C context. `tally models NAME' says where each came from.\n");
+    if (status == TL_EXIT_OK && cli->format == TL_FORMAT_TABLE) {
+        tl_out(cli, "\n");
+        tl_out_wrapped(
+            cli, 0, "",
+            "N layers, D width, H heads, G key/value heads, K head size, F feed-forward width, V vocabulary, C "
+            "context. `tally models NAME' says where each came from.");
+    }
     return status;
 }
 

@@ -12,14 +12,15 @@
 typedef enum tl_kind { KIND_DEVICES, KIND_SIZE, KIND_COUNT, KIND_RATE, KIND_REAL, KIND_CHOICE, KIND_FLAG } tl_kind;
 
 static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};
-static const char *const optimizers[] = {"adamw",   "adam",    "sgd",       "momentum",
-                                         "adagrad", "rmsprop", "adamw8bit", "none", NULL};
+static const char *const optimizers[] = {"adamw",   "adam",      "sgd",  "momentum", "adagrad",
+                                         "rmsprop", "adamw8bit", "none", NULL};
 static const char *const attentions[] = {"eager", "flash", NULL};
 static const char *const losses[] = {"full", "chunked", "fused", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "every", NULL};
 static const char *const flops_kinds[] = {"causal", "full", NULL};
-static const char *const engines[] = {"tally",      "torch-eager",    "torch-compile", "hf-trainer", "torchtune", "litgpt",
-                                      "torchtitan", "megatron-local", "megatron-te",   "deepspeed",  NULL};
+static const char *const engines[] = {"tally",  "torch-eager", "torch-compile",  "hf-trainer",  "torchtune",
+                                      "litgpt", "torchtitan",  "megatron-local", "megatron-te", "deepspeed",
+                                      NULL};
 
 typedef struct tl_row {
     const char *name;
@@ -34,25 +35,27 @@ typedef struct tl_row {
 } tl_row;
 
 static const tl_row rows[TL_OPTION_COUNT] = {
-    [TL_OPTION_GPUS] = {"gpus", 'g', "[N]xNAME", KIND_DEVICES, NULL, 0, 0, 0, "Devices: 8xH100, A100-80G, here (see `tally gpus')"},
+    [TL_OPTION_GPUS] = {"gpus", 'g', "NxNAME", KIND_DEVICES, NULL, 0, 0, 0,
+                        "Devices: 8xH100, A100-80G, here (see `tally gpus')"},
     [TL_OPTION_SEQ] = {"seq", 0, "T", KIND_SIZE, NULL, 0, 0, 1, "Tokens of a sequence (default: the model's context)"},
-    [TL_OPTION_MICRO_BATCH] = {"micro-batch", 0, "B", KIND_SIZE, NULL, 1, 0, 1, "Sequences computed at once (default 1)"},
+    [TL_OPTION_MICRO_BATCH] = {"micro-batch", 0, "B", KIND_SIZE, NULL, 1, 0, 1,
+                               "Sequences computed at once (default 1)"},
     [TL_OPTION_GLOBAL_BATCH] = {"global-batch", 0, "N", KIND_SIZE, NULL, 0, 0, 1, "Sequences of one optimizer step"},
     [TL_OPTION_TOKENS] = {"tokens", 't', "N", KIND_COUNT, NULL, 0, 0, 0, "Tokens to train on: 15T, 300e9"},
     [TL_OPTION_PARAMS] = {"params", 0, "N", KIND_COUNT, NULL, 0, 0, 0, "Parameters, when no MODEL is named: 70B"},
     [TL_OPTION_PRECISION] = {"precision", 0, "NAME", KIND_CHOICE, precisions, TL_PRECISION_BF16_MIXED,
-                             TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED), 0,
-                             "Number formats: fp32, bf16, bf16-mixed (default), …"},
+                             TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED),
+                             0, "Number formats: fp32, bf16, bf16-mixed (default), …"},
     [TL_OPTION_OPTIM] = {"optim", 0, "NAME", KIND_CHOICE, optimizers, TL_CHOICE_ADAMW,
                          TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
                              TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD),
                          0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, …"},
-    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER, TL_DOES(TL_ATTENTION_EAGER), 0,
-                             "How attention is computed: eager (default)"},
+    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER,
+                             TL_DOES(TL_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
     [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_LOSS_FULL, TL_DOES(TL_LOSS_FULL), 0,
                         "How the loss is computed: full (default)"},
-    [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, TL_DOES(TL_RECOMPUTE_NONE), 0,
-                             "What backward computes again: none (default)"},
+    [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE,
+                             TL_DOES(TL_RECOMPUTE_NONE), 0, "What backward computes again: none (default)"},
     [TL_OPTION_ENGINE] = {"engine", 0, "NAME", KIND_CHOICE, engines, 0, TL_DOES(0), 0,
                           "Whose implementation choices to plan with: tally (default)"},
     [TL_OPTION_FLOPS] = {"flops", 0, "HOW", KIND_CHOICE, flops_kinds, TL_FLOPS_FULL,
@@ -71,7 +74,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_QLORA] = {"qlora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "The same over 4-bit weights"},
     [TL_OPTION_INFER] = {"infer", 0, NULL, KIND_FLAG, NULL, 0, 0, 0, "Plan serving instead of training"},
     [TL_OPTION_MFU] = {"mfu", 0, "SHARE", KIND_REAL, NULL, 0, 0, 0, "Model FLOP/s over peak, between 0 and 1: 0.5"},
-    [TL_OPTION_PEAK] = {"peak", 0, "FLOP/s", KIND_RATE, NULL, 0, 0, 0, "Dense peak of one device, by hand: 989.4e12, 312T"},
+    [TL_OPTION_PEAK] = {"peak", 0, "FLOP/s", KIND_RATE, NULL, 0, 0, 0,
+                        "Dense peak of one device, by hand: 989.4e12, 312T"},
     [TL_OPTION_PRICE] = {"price", 0, "USD", KIND_REAL, NULL, 0, 0, 0, "Price of one device for an hour (default 2.00)"},
 };
 
@@ -80,13 +84,14 @@ static const uint64_t not_done = TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(INF
 
 enum { KEY_COMMON = 0x100, KEY_JSON = 0x200, KEY_FORMAT, KEY_UNITS, KEY_COLOR, KEY_HELP };
 
-#define HEADER(text, group) {NULL, 0, NULL, 0, text, group}
+#define HEADER(text, group)                                                                                            \
+    { NULL, 0, NULL, 0, text, group }
 static const struct argp_option global_options[] = {
-    HEADER("For every verb:", 90),
+    HEADER("For every verb", 90),
     {"json", KEY_JSON, NULL, 0, "Print JSON (schema tally/1); the same as --format json", 90},
-    {"format", KEY_FORMAT, "table|md|csv|json", 0, "Form of the result; csv and json give raw numbers", 90},
+    {"format", KEY_FORMAT, "FORM", 0, "table, md, csv or json; csv and json give raw numbers", 90},
     {"units", KEY_UNITS, "si|iec", 0, "Bytes in GB = 1e9 (default) or GiB = 2^30", 90},
-    {"color", KEY_COLOR, "auto|always|never", 0, "Colours; NO_COLOR is respected", 90},
+    {"color", KEY_COLOR, "WHEN", 0, "auto, always or never; NO_COLOR is respected", 90},
     {"quiet", 'q', NULL, 0, "No remarks on standard error", 90},
     {"verbose", 'v', NULL, 0, "More of them", 90},
     {"help", KEY_HELP, NULL, 0, "This text", 91},
@@ -196,7 +201,8 @@ static int set_real(tl_cli *cli, tl_option option, const char *text) {
         if (value->real > 1.5 && value->real <= 100)
             return tl_usage(cli, "--mfu %s: cannot be, it is a share of the peak; did you mean %g (%g %%)?", text,
                             value->real / 100, value->real);
-        return tl_usage(cli, "--mfu %s: cannot be, no run computes faster than the peak; it lies between 0 and 1", text);
+        return tl_usage(cli, "--mfu %s: cannot be, no run computes faster than the peak; it lies between 0 and 1",
+                        text);
     }
     if (option == TL_OPTION_MFU && value->real <= 0)
         return tl_usage(cli, "--mfu %s: a run at this rate never ends; it lies between 0 and 1", text);
@@ -213,7 +219,8 @@ static int set_common(tl_cli *cli, tl_option option, const char *text) {
     tl_options *options = &cli->options;
     tl_error error = {TL_OK, ""};
     if (options->at[option].text)
-        return tl_usage(cli, "--%s is given twice (%s, %s)", rows[option].name, options->at[option].text, text ? text : "");
+        return tl_usage(cli, "--%s is given twice (%s, %s)", rows[option].name, options->at[option].text,
+                        text ? text : "");
     options->at[option].text = text ? text : "";
     switch (rows[option].kind) {
     case KIND_DEVICES:
@@ -230,11 +237,15 @@ static int set_common(tl_cli *cli, tl_option option, const char *text) {
         if (options->at[option].count == 0)
             return tl_usage(cli, "--%s 0: it is at least 1", rows[option].name);
         return TL_EXIT_OK;
-    case KIND_SIZE: return set_size(cli, option, text);
+    case KIND_SIZE:
+        return set_size(cli, option, text);
     case KIND_RATE:
-    case KIND_REAL: return set_real(cli, option, text);
-    case KIND_CHOICE: return set_choice(cli, option, text);
-    case KIND_FLAG: return TL_EXIT_OK;
+    case KIND_REAL:
+        return set_real(cli, option, text);
+    case KIND_CHOICE:
+        return set_choice(cli, option, text);
+    case KIND_FLAG:
+        return TL_EXIT_OK;
     }
     return TL_EXIT_OK;
 }
@@ -253,7 +264,8 @@ static int refuse_option(const tl_cli *cli, tl_option option) {
         n++;
     }
     if (n)
-        return tl_usage(cli, "`%s' does not take --%s; %s %s", cli->verb->name, rows[option].name, takers, n > 1 ? "do" : "does");
+        return tl_usage(cli, "`%s' does not take --%s; %s %s", cli->verb->name, rows[option].name, takers,
+                        n > 1 ? "do" : "does");
     return tl_usage(cli, "--%s is not done by any verb of this build", rows[option].name);
 }
 
@@ -265,15 +277,25 @@ static int set_global(tl_cli *cli, int key, const char *text) {
     const char *name = key == KEY_FORMAT ? "format" : key == KEY_UNITS ? "units" : "color";
     char known[64];
     switch (key) {
-    case KEY_JSON: cli->format = TL_FORMAT_JSON; return TL_EXIT_OK;
-    case KEY_HELP: cli->help = true; return TL_EXIT_OK;
-    case 'q': cli->verbosity = -1; return TL_EXIT_OK;
-    case 'v': cli->verbosity = cli->verbosity < 0 ? 1 : cli->verbosity + 1; return TL_EXIT_OK;
-    default: break;
+    case KEY_JSON:
+        cli->format = TL_FORMAT_JSON;
+        return TL_EXIT_OK;
+    case KEY_HELP:
+        cli->help = true;
+        return TL_EXIT_OK;
+    case 'q':
+        cli->verbosity = -1;
+        return TL_EXIT_OK;
+    case 'v':
+        cli->verbosity = cli->verbosity < 0 ? 1 : cli->verbosity + 1;
+        return TL_EXIT_OK;
+    default:
+        break;
     }
     int index = index_of(list, text);
     if (index < 0)
-        return tl_usage(cli, "--%s \"%.80s\": no such value; it is one of %s", name, text, list_of(list, 0, known, sizeof known));
+        return tl_usage(cli, "--%s \"%.80s\": no such value; it is one of %s", name, text,
+                        list_of(list, 0, known, sizeof known));
     if (key == KEY_FORMAT)
         cli->format = (tl_format)index;
     else if (key == KEY_UNITS)
@@ -295,8 +317,8 @@ static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
             merged[n++] = *own;
     for (int i = 0; verb && i < TL_OPTION_COUNT; i++) {
         bool takes = verb->takes >> i & 1;
-        merged[n++] = (struct argp_option){rows[i].name, common_key((tl_option)i), rows[i].argument, takes ? 0 : OPTION_HIDDEN,
-                                           rows[i].help, 10};
+        merged[n++] = (struct argp_option){
+            rows[i].name, common_key((tl_option)i), rows[i].argument, takes ? 0 : OPTION_HIDDEN, rows[i].help, 10};
     }
     for (const struct argp_option *global = global_options; global->name || global->doc; global++)
         merged[n++] = *global;
@@ -357,7 +379,8 @@ static int unknown_option(const tl_cli *cli, const struct argp_option *options, 
             names[n++] = option->name;
     names[n] = NULL;
     const char *near = tl_nearest_of(asked, names);
-    return tl_usage(cli, "there is no option --%s%s%s%s", asked, near ? ". Did you mean --" : "", near ? near : "", near ? "?" : "");
+    return tl_usage(cli, "there is no option --%s%s%s%s", asked, near ? ". Did you mean --" : "", near ? near : "",
+                    near ? "?" : "");
 }
 
 /* Checks names and that values are there; stops at the first argument when `in_order`. */
@@ -419,7 +442,8 @@ static error_t parse_verb(int key, char *text, struct argp_state *state) {
     }
     if (key >= TL_OWN(0) && key < TL_OWN(TL_OWN_COUNT)) {
         if (cli->own[key - TL_OWN(0)])
-            parse->status = tl_usage(cli, "an option is given twice: \"%.80s\" and \"%.80s\"", cli->own[key - TL_OWN(0)], text ? text : "");
+            parse->status = tl_usage(cli, "an option is given twice: \"%.80s\" and \"%.80s\"",
+                                     cli->own[key - TL_OWN(0)], text ? text : "");
         cli->own[key - TL_OWN(0)] = text ? text : "";
         return 0;
     }
@@ -499,30 +523,25 @@ int tl_cli_parse_global(tl_cli *cli, int argc, char **argv, int *verb_index) {
 
 /* ---- help ----------------------------------------------------------------------------------------------------- */
 
-static error_t parse_nothing(int key, char *text, struct argp_state *state) {
-    (void)key, (void)text, (void)state;
-    return ARGP_ERR_UNKNOWN;
+static void out_options(const tl_cli *cli, const tl_verb *verb) {
+    struct argp_option merged[MERGED];
+    char left[128], letter[8];
+    merge(verb, merged);
+    for (const struct argp_option *option = merged; option->name || option->doc; option++) {
+        if (!option->name)
+            tl_out(cli, "\n%s\n", option->doc);
+        if (!option->name || option->flags & OPTION_HIDDEN)
+            continue;
+        snprintf(letter, sizeof letter, option->key > ' ' && option->key < 127 ? "-%c, " : "    ", option->key);
+        snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, option->arg ? " " : "",
+                 option->arg ? option->arg : "");
+        tl_out_wrapped(cli, 28, left, option->doc);
+    }
 }
 
-int tl_cli_help(tl_cli *cli, const tl_verb *verb) {
+static void out_verbs(const tl_cli *cli) {
     static const char *const titles[TL_GROUP_COUNT] = {"Before a run", "During and after", "Look-ups"};
-    struct argp_option merged[MERGED];
-    char name[64], details[4096];
-    merge(verb, merged);
-    struct argp argp = {merged, parse_nothing, NULL, NULL, NULL, NULL, NULL};
-    if (verb) {
-        snprintf(name, sizeof name, "%s %s", cli->program, verb->name);
-        tl_out(cli, "%s %s: %s\n\nusage: %s [OPTION…]%s%s\n\n", cli->program, verb->name, verb->summary, name,
-               verb->arguments[0] ? " " : "", verb->arguments);
-        fflush(stdout);
-        argp_help(&argp, stdout, ARGP_HELP_LONG, name);
-        snprintf(details, sizeof details, "\n%s\n", verb->details ? verb->details : "");
-        if (verb->details)
-            tl_out(cli, "%s", details);
-        return TL_EXIT_OK;
-    }
-    tl_out(cli, "tally: the account of a language model: memory, FLOPs, time and cost\n\n"
-                "usage: tally [OPTION…] VERB [OPTION…] [ARGUMENT…]\n");
+    char left[32];
     for (int group = 0; group < TL_GROUP_COUNT; group++) {
         bool titled = false;
         for (int i = 0; i < tl_verb_count(); i++) {
@@ -532,13 +551,30 @@ int tl_cli_help(tl_cli *cli, const tl_verb *verb) {
             if (!titled)
                 tl_out(cli, "\n%s\n", titles[group]);
             titled = true;
-            tl_out(cli, "  %-11s %s\n", each->name, each->summary);
+            snprintf(left, sizeof left, "  %s", each->name);
+            tl_out_wrapped(cli, 14, left, each->summary);
         }
     }
-    tl_out(cli, "\n");
-    fflush(stdout);
-    argp_help(&argp, stdout, ARGP_HELP_LONG, (char *)(uintptr_t) "tally");
+}
+
+int tl_cli_help(tl_cli *cli, const tl_verb *verb) {
+    tl_cli_prepare(cli);
+    if (verb) {
+        char left[64];
+        snprintf(left, sizeof left, "tally %s:", verb->name);
+        tl_out_wrapped(cli, (int)strlen(left) + 1, left, verb->summary);
+        tl_out(cli, "\nusage: tally %s [OPTION…]%s%s\n\n", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
+        out_options(cli, verb);
+        if (verb->details)
+            tl_out(cli, "\n%s\n", verb->details);
+        return TL_EXIT_OK;
+    }
+    tl_out(cli, "tally: the account of a language model: memory, FLOPs, time and cost\n\n"
+                "usage: tally [OPTION…] VERB [OPTION…] [ARGUMENT…]\n");
+    out_verbs(cli);
+    out_options(cli, NULL);
     tl_out(cli, "\n`tally VERB --help' says more of a verb.\n"
-                "Exit status: 0 ok; 1 failed; 2 usage; 3 does not fit or cannot be; 130 interrupted.\n");
+                "Exit status: 0 ok; 1 failed; 2 usage; 3 does not fit or cannot be;\n"
+                "             130 interrupted, checkpoint saved\n");
     return TL_EXIT_OK;
 }

@@ -17,8 +17,8 @@ void tl_cli_prepare(tl_cli *cli) {
     struct winsize size;
     bool tty = isatty(STDOUT_FILENO) == 1;
     bool dumb = terminal && strcmp(terminal, "dumb") == 0;
-    cli->paint = cli->color == TL_COLOR_ALWAYS ||
-                 (cli->color == TL_COLOR_AUTO && tty && !dumb && !(no_color && no_color[0]));
+    cli->paint =
+        cli->color == TL_COLOR_ALWAYS || (cli->color == TL_COLOR_AUTO && tty && !dumb && !(no_color && no_color[0]));
     cli->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     cli->width = 80;
     if (tty && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
@@ -38,9 +38,9 @@ void tl_cli_prepare(tl_cli *cli) {
 /* What stands in for the few characters we use beyond ASCII. */
 static const struct {
     const char *utf8, *ascii;
-} stand_ins[] = {{"·", "*"},  {"×", "x"},  {"→", "->"}, {"≥", ">="}, {"≤", "<="}, {"…", "..."}, {"²", "^2"}, {"³", "^3"},
-                 {"—", "-"},  {"–", "-"},  {"±", "+-"}, {"≈", "~"},  {"÷", "/"},  {"µ", "u"},   {"−", "-"},  {"ᵀ", "^T"},
-                 {"½", "1/2"}, {"σ", "sigma"}, {"ö", "o"}, {"é", "e"}, {"⊙", "*"}};
+} stand_ins[] = {{"·", "*"},  {"×", "x"},  {"→", "->"},  {"≥", ">="},    {"≤", "<="}, {"…", "..."}, {"²", "^2"},
+                 {"³", "^3"}, {"—", "-"},  {"–", "-"},   {"±", "+-"},    {"≈", "~"},  {"÷", "/"},   {"µ", "u"},
+                 {"−", "-"},  {"ᵀ", "^T"}, {"½", "1/2"}, {"σ", "sigma"}, {"ö", "o"},  {"é", "e"},   {"⊙", "*"}};
 
 /* `text` in what the terminal shows; the result is to be freed. NULL when memory ran out. */
 static char *shown(const tl_cli *cli, const char *text) {
@@ -92,13 +92,30 @@ static int columns_of(const char *text, size_t length) {
     return n;
 }
 
-/* Breaks `text` at spaces so that lines end before the width; later lines begin at `indent`. */
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* May the line break at the space before `at`? Not between a number and its unit, nor around a stroke of a formula. */
+static bool may_break(const char *text, const char *at) {
+    if (at - text < 2)
+        return false;
+    char before = at[-2];
+    bool unit = is_digit(before) && (strcspn(at, " ") <= 7) && !is_digit(*at) && *at != '(' && *at != '=';
+    bool colon = before == ':' && at - text > 2 && is_digit(at[-3]);
+    return !unit && !colon && before != '/' && !(at[0] == '/' && at[1] == ' ');
+}
+
+/* Breaks `text` at spaces so that lines end before the width; later lines begin at `indent`. A newline in the text is a
+ * space where all of it fits on the line, else the break wanted most. */
 static void put_wrapped(const tl_cli *cli, const char *text, int column, int indent) {
     char *safe = shown(cli, text);
-    const char *at = safe ? safe : text;
+    const char *all = safe ? safe : text, *at = all;
+    bool fits = column + columns_of(all, strlen(all)) < cli->width;
     while (*at) {
-        size_t spaces = strspn(at, " "), length = strcspn(at + spaces, " ");
-        int wide = columns_of(at + spaces, length);
+        size_t spaces = strspn(at, " "), length = strcspn(at + spaces, " \n");
+        const char *end = at + spaces + length;
+        while (*end == ' ' && end[1] && end[1] != ' ' && !may_break(all, end + 1)) /* what must stay together */
+            end += 1 + strcspn(end + 1, " \n");
+        int wide = columns_of(at + spaces, (size_t)(end - at) - spaces);
         if (column > indent && column + (int)spaces + wide > cli->width - 1) {
             printf("\n%*s", indent, "");
             column = indent;
@@ -106,12 +123,31 @@ static void put_wrapped(const tl_cli *cli, const char *text, int column, int ind
             printf("%*s", (int)spaces, "");
             column += (int)spaces;
         }
-        fwrite(at + spaces, 1, length, stdout);
+        fwrite(at + spaces, 1, (size_t)(end - at) - spaces, stdout);
         column += wide;
-        at += spaces + length;
+        at = end;
+        if (*at == '\n') {
+            at++;
+            if (fits)
+                putchar(' ');
+            else
+                printf("\n%*s", indent, "");
+            column = fits ? column + 1 : indent;
+        }
     }
     putchar('\n');
     free(safe);
+}
+
+void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text) {
+    put(cli, left);
+    int column = columns_of(left, strlen(left));
+    if (column && column >= indent) {
+        putchar('\n');
+        column = 0;
+    }
+    printf("%*s", indent - column, "");
+    put_wrapped(cli, text, indent, indent);
 }
 
 void tl_out_answer(const tl_cli *cli, const char *answer, const char *rest) {
@@ -126,7 +162,7 @@ void tl_out_answer(const tl_cli *cli, const char *answer, const char *rest) {
     }
 }
 
-#define LABEL 8 /* the widest of our labels */
+#define LABEL 10 /* the widest of our labels */
 
 void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) {
     char text[4096];
@@ -185,7 +221,7 @@ typedef struct tl_cell {
 } tl_cell;
 
 struct tl_grid {
-    const tl_column *columns;
+    const tl_column *columns; /* borrowed */
     int n_columns;
     size_t n_cells, room;
     tl_cell *cells;
@@ -252,12 +288,19 @@ void tl_grid_null(tl_grid *grid) { add(grid, (tl_cell){.kind = CELL_NULL}, NULL,
 /* The raw value; for numbers in `buffer` (TL_TEXT bytes), for strings its own text. */
 static const char *raw(const tl_cell *cell, char *buffer) {
     switch (cell->kind) {
-    case CELL_NULL: return "";
-    case CELL_STRING: return cell->text;
-    case CELL_INTEGER: snprintf(buffer, TL_TEXT, "%lld", (long long)cell->integer); return buffer;
-    case CELL_UNSIGNED: return tl_u128_text(cell->number, buffer);
-    case CELL_REAL: return tl_text_exact(cell->real, buffer);
-    case CELL_BOOLEAN: return cell->boolean ? "true" : "false";
+    case CELL_NULL:
+        return "";
+    case CELL_STRING:
+        return cell->text;
+    case CELL_INTEGER:
+        snprintf(buffer, TL_TEXT, "%lld", (long long)cell->integer);
+        return buffer;
+    case CELL_UNSIGNED:
+        return tl_u128_text(cell->number, buffer);
+    case CELL_REAL:
+        return tl_text_exact(cell->real, buffer);
+    case CELL_BOOLEAN:
+        return cell->boolean ? "true" : "false";
     }
     return "";
 }
@@ -268,9 +311,22 @@ static const char *human(const tl_cell *cell, char *buffer) {
     return cell->kind == CELL_NULL ? "-" : raw(cell, buffer);
 }
 
+#define WIDE 100
+
 static size_t n_rows(const tl_grid *grid) { return grid->n_cells / (size_t)grid->n_columns; }
 static const tl_cell *cell_at(const tl_grid *grid, size_t row, int column) {
     return &grid->cells[row * (size_t)grid->n_columns + (size_t)column];
+}
+
+/* A column for people: it has a title, the terminal is wide enough, and something in it is known. */
+static bool is_shown(const tl_cli *cli, const tl_grid *grid, int column) {
+    const tl_column *c = &grid->columns[column];
+    if (!c->title || (cli->format == TL_FORMAT_TABLE && c->wide && cli->width < WIDE))
+        return false;
+    for (size_t r = 0; r < n_rows(grid); r++)
+        if (cell_at(grid, r, column)->kind != CELL_NULL)
+            return true;
+    return n_rows(grid) == 0;
 }
 
 /* RFC 4180. */
@@ -316,19 +372,19 @@ static void put_md(const tl_cli *cli, const char *text) {
 static void print_md(const tl_cli *cli, const tl_grid *grid) {
     char buffer[TL_TEXT];
     for (int c = 0; c < grid->n_columns; c++)
-        if (grid->columns[c].title) {
+        if (is_shown(cli, grid, c)) {
             fputs("| ", stdout);
             put_md(cli, grid->columns[c].title);
             putchar(' ');
         }
     fputs("|\n", stdout);
     for (int c = 0; c < grid->n_columns; c++)
-        if (grid->columns[c].title)
+        if (is_shown(cli, grid, c))
             fputs(grid->columns[c].right ? "|---:" : "|---", stdout);
     fputs("|\n", stdout);
     for (size_t r = 0; r < n_rows(grid); r++) {
         for (int c = 0; c < grid->n_columns; c++)
-            if (grid->columns[c].title) {
+            if (is_shown(cli, grid, c)) {
                 fputs("| ", stdout);
                 put_md(cli, human(cell_at(grid, r, c), buffer));
                 putchar(' ');
@@ -337,19 +393,18 @@ static void print_md(const tl_cli *cli, const tl_grid *grid) {
     }
 }
 
-#define WIDE 100
-
 /* Adds the columns and rows to the smartcols table; false when memory ran out. */
 static bool fill(const tl_cli *cli, const tl_grid *grid, struct libscols_table *table) {
     char buffer[TL_TEXT];
     int use[64], n = 0;
     for (int c = 0; c < grid->n_columns && n < 64; c++) {
         const tl_column *column = &grid->columns[c];
-        if (!column->title || (column->wide && cli->width < WIDE))
+        if (!is_shown(cli, grid, c))
             continue;
         char *title = shown(cli, column->title);
         int flags = (column->right ? SCOLS_FL_RIGHT : 0) | (column->wrap ? SCOLS_FL_WRAP : 0);
-        struct libscols_column *made = title ? scols_table_new_column(table, title, column->wrap ? 0.1 : 0, flags) : NULL;
+        struct libscols_column *made =
+            title ? scols_table_new_column(table, title, column->wrap ? 0.1 : 0, flags) : NULL;
         if (made && cli->paint)
             scols_cell_set_color(scols_column_get_header(made), "\033[1m");
         free(title);
@@ -406,12 +461,24 @@ void tl_grid_json_row(const tl_grid *grid, int row, tl_json *json) {
         const tl_cell *cell = cell_at(grid, (size_t)row, c);
         tl_json_key(json, grid->columns[c].key);
         switch (cell->kind) {
-        case CELL_NULL: tl_json_null(json); break;
-        case CELL_STRING: tl_json_string(json, cell->text); break;
-        case CELL_INTEGER: tl_json_integer(json, cell->integer); break;
-        case CELL_UNSIGNED: tl_json_unsigned(json, cell->number); break;
-        case CELL_REAL: tl_json_real(json, cell->real); break;
-        case CELL_BOOLEAN: tl_json_boolean(json, cell->boolean); break;
+        case CELL_NULL:
+            tl_json_null(json);
+            break;
+        case CELL_STRING:
+            tl_json_string(json, cell->text);
+            break;
+        case CELL_INTEGER:
+            tl_json_integer(json, cell->integer);
+            break;
+        case CELL_UNSIGNED:
+            tl_json_unsigned(json, cell->number);
+            break;
+        case CELL_REAL:
+            tl_json_real(json, cell->real);
+            break;
+        case CELL_BOOLEAN:
+            tl_json_boolean(json, cell->boolean);
+            break;
         }
     }
 }
@@ -437,10 +504,16 @@ int tl_grid_print(const tl_cli *cli, const tl_grid *grid, const char *list_name)
         return TL_EXIT_FAILED;
     }
     switch (cli->format) {
-    case TL_FORMAT_JSON: return print_json(cli, grid, list_name);
-    case TL_FORMAT_CSV: print_csv(grid); return TL_EXIT_OK;
-    case TL_FORMAT_MD: print_md(cli, grid); return TL_EXIT_OK;
-    case TL_FORMAT_TABLE: break;
+    case TL_FORMAT_JSON:
+        return print_json(cli, grid, list_name);
+    case TL_FORMAT_CSV:
+        print_csv(grid);
+        return TL_EXIT_OK;
+    case TL_FORMAT_MD:
+        print_md(cli, grid);
+        return TL_EXIT_OK;
+    case TL_FORMAT_TABLE:
+        break;
     }
     return print_table(cli, grid);
 }

@@ -54,8 +54,10 @@ int tl_failed(const tl_cli *cli, const tl_error *error) {
     switch (error->status) {
     case TL_ERR_ARGUMENT:
     case TL_ERR_NOT_FOUND:
-    case TL_ERR_UNSUPPORTED: return TL_EXIT_USAGE;
-    default: return TL_EXIT_FAILED;
+    case TL_ERR_UNSUPPORTED:
+        return TL_EXIT_USAGE;
+    default:
+        return TL_EXIT_FAILED;
     }
 }
 

@@ -23,8 +23,15 @@ static int parse_duration(const tl_cli *cli, const char *text, double *seconds) 
     static const struct {
         const char *unit;
         double seconds;
-    } units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", SECONDS_PER_DAY}, {"day", SECONDS_PER_DAY}, {"days", SECONDS_PER_DAY},
-                 {"w", 7 * SECONDS_PER_DAY}, {"weeks", 7 * SECONDS_PER_DAY}, {"y", 365.25 * SECONDS_PER_DAY},
+    } units[] = {{"s", 1},
+                 {"min", 60},
+                 {"h", 3600},
+                 {"d", SECONDS_PER_DAY},
+                 {"day", SECONDS_PER_DAY},
+                 {"days", SECONDS_PER_DAY},
+                 {"w", 7 * SECONDS_PER_DAY},
+                 {"weeks", 7 * SECONDS_PER_DAY},
+                 {"y", 365.25 * SECONDS_PER_DAY},
                  {"years", 365.25 * SECONDS_PER_DAY}};
     char number[64];
     tl_error error = {TL_OK, ""};
@@ -88,13 +95,13 @@ static int read_unknown_devices(const tl_cli *cli, tl_time *t) {
     const char *name = text[digits] == 'x' && digits ? text + digits + 1 : "";
     bool plain = digits > 0 && digits < sizeof count && (text[digits] == '\0' || (text[digits] == 'x' && name[0]));
     if (!tl_given(cli, TL_OPTION_PEAK))
-        return tl_usage(cli, "--gpus %.80s: %s. For a device that is not in the catalogue give its peak: --peak FLOP/s", text,
-                        cli->options.devices_error.message);
+        return tl_usage(cli, "--gpus: %s", cli->options.devices_error.message);
     if (!plain)
         return tl_usage(cli, "--gpus: %s", cli->options.devices_error.message);
     snprintf(count, sizeof count, "%.*s", (int)digits, text);
     if (tl_parse_size(count, &t->devices, &error) != TL_OK || t->devices < 1)
-        return tl_usage(cli, "--gpus %.80s: the number of devices is at least 1%s%s", text, error.message[0] ? "; " : "", error.message);
+        return tl_usage(cli, "--gpus %.80s: the number of devices is at least 1%s%s", text,
+                        error.message[0] ? "; " : "", error.message);
     snprintf(t->device_name, sizeof t->device_name, "%.60s", name);
     return TL_EXIT_OK;
 }
@@ -112,7 +119,9 @@ static int read_devices(const tl_cli *cli, tl_time *t) {
             t->accelerator = options->devices.accelerator;
             t->here = options->devices.here;
             snprintf(t->device_name, sizeof t->device_name, "%.60s",
-                     t->here ? "this machine" : t->accelerator ? t->accelerator->name : "");
+                     t->here          ? "this machine"
+                     : t->accelerator ? t->accelerator->name
+                                      : "");
             tl_cli_devices_assumed(cli, &t->assumptions);
         }
     }
@@ -124,13 +133,14 @@ static int read_devices(const tl_cli *cli, tl_time *t) {
         return TL_EXIT_OK;
     }
     if (!tl_given(cli, TL_OPTION_GPUS))
-        return tl_usage(cli, "the peak of a device is needed: name the device, as in --gpus %sH100, or give --peak FLOP/s",
+        return tl_usage(cli,
+                        "the peak of a device is needed: name the device, as in --gpus %sH100, or give --peak FLOP/s",
                         t->solve == TL_TIME_GPUS ? "" : "8x");
     if (t->here)
         return tl_usage(cli, "the peak of this machine is not measured in this build: give --peak FLOP/s");
     if (t->dense <= 0)
-        return tl_usage(cli, "%s has no published dense %s rate: choose another --precision or give --peak FLOP/s", t->device_name,
-                        tl_rate_name(t->rate));
+        return tl_usage(cli, "%s has no published dense %s rate: choose another --precision or give --peak FLOP/s",
+                        t->device_name, tl_rate_name(t->rate));
     t->peak = t->dense;
     return TL_EXIT_OK;
 }
@@ -138,8 +148,10 @@ static int read_devices(const tl_cli *cli, tl_time *t) {
 /* Which input is to be found: the one left out, and --solve must agree. */
 static int choose(const tl_cli *cli, tl_time *t) {
     bool given[TL_TIME_COUNT] = {
-        [TL_TIME_PARAMS] = tl_given(cli, TL_OPTION_PARAMS) || cli->n_arguments, [TL_TIME_TOKENS] = tl_given(cli, TL_OPTION_TOKENS),
-        [TL_TIME_GPUS] = tl_given(cli, TL_OPTION_GPUS),                         [TL_TIME_MFU] = tl_given(cli, TL_OPTION_MFU),
+        [TL_TIME_PARAMS] = tl_given(cli, TL_OPTION_PARAMS) || cli->n_arguments,
+        [TL_TIME_TOKENS] = tl_given(cli, TL_OPTION_TOKENS),
+        [TL_TIME_GPUS] = tl_given(cli, TL_OPTION_GPUS),
+        [TL_TIME_MFU] = tl_given(cli, TL_OPTION_MFU),
         [TL_TIME_TIME] = cli->own[OWN_DAYS] || cli->own[OWN_TIME],
     };
     int asked = -1, missing = 0, last = -1;
@@ -152,12 +164,14 @@ static int choose(const tl_cli *cli, tl_time *t) {
             if (strcmp(tl_time_names[i], name) == 0)
                 asked = i;
         if (asked < 0)
-            return tl_usage(cli, "--solve \"%.80s\": no such input; it is one of params, tokens, gpus, mfu or time", name);
+            return tl_usage(cli, "--solve \"%.80s\": no such input; it is one of params, tokens, gpus, mfu or time",
+                            name);
     }
     for (int i = 0; i < TL_TIME_COUNT; i++)
         missing += !given[i];
     /* "-g H100" without a number says which device, not how many. */
-    if (given[TL_TIME_GPUS] && !cli->options.devices_counted && (asked == TL_TIME_GPUS || (asked < 0 && missing == 0))) {
+    if (given[TL_TIME_GPUS] && !cli->options.devices_counted &&
+        (asked == TL_TIME_GPUS || (asked < 0 && missing == 0))) {
         given[TL_TIME_GPUS] = false;
         missing++;
     }
@@ -207,7 +221,8 @@ static int compute(const tl_cli *cli, tl_time *t) {
         t->devices = devices < 1 ? 1 : (int64_t)devices;
         break;
     }
-    default: break;
+    default:
+        break;
     }
     if (t->params == 0 || t->tokens == 0)
         return tl_usage(cli, "not one %s fits in that time", t->params == 0 ? "parameter" : "token");
@@ -247,20 +262,24 @@ static int run(tl_cli *cli) {
 
 const tl_verb tl_verb_time = {
     .name = "time",
-    .summary = "the napkin: parameters, tokens, devices and MFU give time and cost, or any one from the rest",
+    .summary = "the napkin: parameters, tokens, devices, MFU give time and cost; solves for any",
     .group = TL_GROUP_BEFORE,
     .arguments = "[MODEL]",
     .words = NULL,
-    .details = "time = 6·P·tokens / (devices·peak·MFU). Give four of params (or a MODEL), tokens, gpus, mfu\n"
-               "and time (--days or --time); the fifth is solved for. The peak is the device's dense rate for\n"
-               "--precision (bf16 here unless said), or --peak.\n\n"
-               "  tally time --params 70B --tokens 15T --gpus 1024xH100 --mfu 0.5     how long\n"
-               "  tally time --params 70B --tokens 15T --gpus H100 --mfu 0.4 --days 30   how many devices\n"
-               "  tally time --params 70B --tokens 15T --gpus 2048xH100 --days 90     at what MFU",
-    .takes = TL_TAKES(GPUS) | TL_TAKES(TOKENS) | TL_TAKES(PRECISION) | TL_TAKES(MFU) | TL_TAKES(PRICE) | TL_TAKES(PARAMS) |
-             TL_TAKES(PEAK),
-    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED) |
-                                     TL_DOES(TL_PRECISION_FP16_MIXED) | TL_DOES(TL_PRECISION_FP8_MIXED)},
+    .details = "time = 6·P·tokens / (devices·peak·MFU)\n\n"
+               "Give four of params (or a MODEL), tokens, gpus, mfu and time (--days, --time);\n"
+               "the fifth is solved for. The peak is the device's dense rate at --precision\n"
+               "(here bf16 unless said), or --peak. Where the answer cannot be (an MFU above 1)\n"
+               "the exit status is 3.\n\n"
+               "How long, how many devices, at what MFU:\n"
+               "  tally time --params 70B --tokens 15T --gpus 1024xH100 --mfu 0.5\n"
+               "  tally time --params 70B --tokens 15T --gpus H100 --mfu 0.4 --days 30\n"
+               "  tally time --params 70B --tokens 15T --gpus 2048xH100 --days 90",
+    .takes = TL_TAKES(GPUS) | TL_TAKES(TOKENS) | TL_TAKES(PRECISION) | TL_TAKES(MFU) | TL_TAKES(PRICE) |
+             TL_TAKES(PARAMS) | TL_TAKES(PEAK),
+    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
+                                     TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
+                                     TL_DOES(TL_PRECISION_FP8_MIXED)},
     .own = own_options,
     .min_arguments = 0,
     .max_arguments = 1,

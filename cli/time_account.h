@@ -5,7 +5,14 @@
 #include "tally/config.h"
 #include "verb.h"
 
-typedef enum tl_time_input { TL_TIME_PARAMS, TL_TIME_TOKENS, TL_TIME_GPUS, TL_TIME_MFU, TL_TIME_TIME, TL_TIME_COUNT } tl_time_input;
+typedef enum tl_time_input {
+    TL_TIME_PARAMS,
+    TL_TIME_TOKENS,
+    TL_TIME_GPUS,
+    TL_TIME_MFU,
+    TL_TIME_TIME,
+    TL_TIME_COUNT
+} tl_time_input;
 
 extern const char *const tl_time_names[TL_TIME_COUNT + 1];
 
@@ -20,7 +27,7 @@ typedef struct tl_time {
     const tl_accelerator *accelerator; /* NULL: not one of the catalogue */
     int precision;
     tl_rate rate;
-    double price; /* of a device-hour, in US dollars */
+    double price;         /* of a device-hour, in US dollars */
     char model[128];      /* the MODEL named, or "" */
     char device_name[64]; /* "" when none was named */
     tl_u128 flops;

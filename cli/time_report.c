@@ -38,6 +38,14 @@ static const char *tera(double rate, char *buffer) {
     return buffer;
 }
 
+/* "0.3998"; what would be 0.0000 in such digits as a power of ten. */
+static const char *share(double mfu, char *buffer) {
+    if (mfu >= 1e-3)
+        return tl_text_plain(mfu, 4, buffer);
+    snprintf(buffer, TL_TEXT, "%.3g", mfu);
+    return buffer;
+}
+
 /* "GPU-hours" where the vendor calls them so. */
 static const char *hours_word(const tl_time *t) {
     const char *vendor = t->accelerator ? t->accelerator->vendor : "";
@@ -65,36 +73,43 @@ static const tl_accelerator *sparse_figure(const tl_time *t, double *dense) {
     return found;
 }
 
-static void peak_source(const tl_time *t, char *buffer, size_t size) {
+/* `all` names every source of the device; else the first of them, which is the vendor's own where there is one. */
+static void peak_source(const tl_time *t, bool all, char *buffer, size_t size) {
     double dense = 0;
     const tl_accelerator *sparse = sparse_figure(t, &dense);
-    if (!t->peak_by_hand)
-        snprintf(buffer, size, "%s %s dense, %s", t->accelerator->name, tl_rate_name(t->rate), t->accelerator->source);
-    else if (sparse)
+    if (!t->peak_by_hand) {
+        size_t length = strcspn(t->accelerator->source, all ? "" : ";");
+        snprintf(buffer, size, "%s %s dense, %.*s", t->accelerator->name, tl_rate_name(t->rate), (int)length,
+                 t->accelerator->source);
+    } else if (sparse) {
         snprintf(buffer, size, "--peak, by hand: the figure with 2:4 sparsity of %s", sparse->name);
-    else
-        snprintf(buffer, size, "--peak, by hand");
+    } else {
+        snprintf(buffer, size, "by hand (--peak)");
+    }
 }
 
 /* The answer's text when the MFU is `mfu` and all else stays. */
 static const char *answer_at(const tl_time *t, double mfu, char *buffer) {
     double scale = mfu / t->mfu;
     switch (t->solve) {
-    case TL_TIME_PARAMS: return tl_text_count(tl_u128_double(t->params) * scale, buffer);
-    case TL_TIME_TOKENS: return tl_text_count(tl_u128_double(t->tokens) * scale, buffer);
+    case TL_TIME_PARAMS:
+        return tl_text_count(tl_u128_double(t->params) * scale, buffer);
+    case TL_TIME_TOKENS:
+        return tl_text_count(tl_u128_double(t->tokens) * scale, buffer);
     case TL_TIME_GPUS: {
         double devices = tl_u128_double(t->flops) / (t->peak * mfu * t->seconds);
         int64_t up = (int64_t)devices + ((double)(int64_t)devices < devices);
         return tl_text_grouped((tl_u128)(up > 0 ? up : 1), buffer);
     }
-    default: return tl_text_duration(t->seconds / scale, buffer);
+    default:
+        return tl_text_duration(t->seconds / scale, buffer);
     }
 }
 
 /* "0.35: 205.6 days  0.40: 179.9  …": the unit once, as long as it stays the same. */
 static void out_ladder(const tl_cli *cli, const tl_time *t) {
     double rungs[5], middle = t->mfu;
-    char text[512] = "", unit[TL_TEXT] = "", rung[TL_TEXT];
+    char text[512] = "", unit[TL_TEXT] = "", rung[TL_TEXT], step[TL_TEXT];
     size_t at = 0;
     if (t->solve == TL_TIME_MFU)
         middle = t->mfu < 0.65 ? t->mfu : 0.5;
@@ -104,12 +119,16 @@ static void out_ladder(const tl_cli *cli, const tl_time *t) {
         if (rungs[i] > 1)
             continue;
         answer_at(t, rungs[i], rung);
+        snprintf(step, sizeof step, middle < 0.2 ? "%.3g" : "%.2f", rungs[i]);
+        char *days = strstr(rung, " days");
+        if (days)
+            days[2] = '\0'; /* "205.6 d": so that five fit into 80 columns */
         char *space = strchr(rung, ' ');
         if (space && strcmp(space, unit) == 0)
             *space = '\0';
         else if (space)
             snprintf(unit, sizeof unit, "%s", space);
-        int n = snprintf(text + at, sizeof text - at, "%s%.*f:\xc2\xa0%s", at ? "  " : "", rungs[i] < 0.1 ? 3 : 2, rungs[i], rung);
+        int n = snprintf(text + at, sizeof text - at, "%s%s: %s", at ? "  " : "", step, rung);
         at += n > 0 ? (size_t)n : 0;
     }
     tl_out_item(cli, "MFU", "%s%s", text, t->solve == TL_TIME_GPUS ? " devices" : "");
@@ -117,24 +136,30 @@ static void out_ladder(const tl_cli *cli, const tl_time *t) {
 
 static void out_formula(const tl_cli *cli, const tl_time *t) {
     char p[TL_TEXT], k[TL_TEXT], n[TL_TEXT], peak[TL_TEXT], mfu[TL_TEXT], s[TL_TEXT];
-    brief(tl_u128_double(t->params), p), brief(tl_u128_double(t->tokens), k), brief((double)t->devices, n), brief(t->peak, peak);
+    brief(tl_u128_double(t->params), p), brief(tl_u128_double(t->tokens), k), brief((double)t->devices, n),
+        brief(t->peak, peak);
     snprintf(mfu, sizeof mfu, t->mfu < 0.1 ? "%.3g" : "%.2f", t->mfu);
     power_of_ten(t->seconds, s);
     switch (t->solve) {
     case TL_TIME_PARAMS:
-        tl_out_item(cli, "P", "= time·devices·peak·MFU / (6·tokens) = %s·%s·%s·%s / (6·%s) = %s", s, n, peak, mfu, k, p);
+        tl_out_item(cli, "P", "= time·devices·peak·MFU / (6·tokens)\n= %s·%s·%s·%s / (6·%s) = %s", s, n, peak, mfu, k,
+                    p);
         break;
     case TL_TIME_TOKENS:
-        tl_out_item(cli, "tokens", "= time·devices·peak·MFU / (6·P) = %s·%s·%s·%s / (6·%s) = %s", s, n, peak, mfu, p, k);
+        tl_out_item(cli, "tokens", "= time·devices·peak·MFU / (6·P)\n= %s·%s·%s·%s / (6·%s) = %s", s, n, peak, mfu, p,
+                    k);
         break;
     case TL_TIME_GPUS:
-        tl_out_item(cli, "devices", "= 6·P·tokens / (time·peak·MFU) = 6·%s·%s / (%s·%s·%s) = %s, rounded up", p, k, s, peak, mfu, n);
+        tl_out_item(cli, "devices", "= 6·P·tokens / (time·peak·MFU)\n= 6·%s·%s / (%s·%s·%s) = %s, rounded up", p, k, s,
+                    peak, mfu, n);
         break;
     case TL_TIME_MFU:
-        tl_out_item(cli, "MFU", "= 6·P·tokens / (devices·peak·time) = 6·%s·%s / (%s·%s·%s) = %.4g", p, k, n, peak, s, t->mfu);
+        tl_out_item(cli, "MFU", "= 6·P·tokens / (devices·peak·time)\n= 6·%s·%s / (%s·%s·%s) = %.4g", p, k, n, peak, s,
+                    t->mfu);
         break;
     default:
-        tl_out_item(cli, "time", "= 6·P·tokens / (devices·peak·MFU) = 6·%s·%s / (%s·%s·%s) = %s s", p, k, n, peak, mfu, s);
+        tl_out_item(cli, "time", "= 6·P·tokens / (devices·peak·MFU)\n= 6·%s·%s / (%s·%s·%s) = %s s", p, k, n, peak, mfu,
+                    s);
         break;
     }
 }
@@ -143,22 +168,23 @@ static void out_peak(const tl_cli *cli, const tl_time *t) {
     char rate[TL_TEXT], other[TL_TEXT], answer[TL_TEXT], source[256];
     double dense = 0;
     const tl_accelerator *sparse = sparse_figure(t, &dense);
-    peak_source(t, source, sizeof source);
+    peak_source(t, false, source, sizeof source);
     tera(t->peak, rate);
     if (sparse) {
-        tl_out_item(cli, "peak", "%s (--peak): this is the figure WITH 2:4 sparsity of %s; its dense %s peak is %s, which says %s%s",
+        tl_out_item(cli, "peak",
+                    "%s (--peak): this is the figure WITH 2:4 sparsity of %s; its dense %s peak is %s, which says %s%s",
                     rate, sparse->name, tl_rate_name(t->rate), tera(dense, other),
                     t->solve == TL_TIME_MFU ? "MFU " : "",
-                    t->solve == TL_TIME_MFU ? tl_text_plain(t->mfu * t->peak / dense, 3, answer)
+                    t->solve == TL_TIME_MFU ? share(t->mfu * t->peak / dense, answer)
                                             : answer_at(t, t->mfu * dense / t->peak, answer));
     } else if (t->peak_by_hand && t->dense > 0 && t->peak > t->dense * 1.01) {
-        tl_out_item(cli, "peak", "%s (--peak): more than the dense %s peak of %s, %s", rate, tl_rate_name(t->rate), t->device_name,
-                    tera(t->dense, other));
+        tl_out_item(cli, "peak", "%s (--peak): more than the dense %s peak of %s, %s", rate, tl_rate_name(t->rate),
+                    t->device_name, tera(t->dense, other));
     } else if (!t->peak_by_hand && t->accelerator->sparse_factor > 1) {
         double figure = t->peak * t->accelerator->sparse_factor;
-        tl_out_item(cli, "peak", "%s: %s (%s is with 2:4 sparsity; it would say %s%s)", rate, source, tera(figure, other),
-                    t->solve == TL_TIME_MFU ? "MFU " : "",
-                    t->solve == TL_TIME_MFU ? tl_text_plain(t->mfu * t->peak / figure, 3, answer)
+        tl_out_item(cli, "peak", "%s: %s (%s is with 2:4 sparsity; it would say %s%s)", rate, source,
+                    tera(figure, other), t->solve == TL_TIME_MFU ? "MFU " : "",
+                    t->solve == TL_TIME_MFU ? share(t->mfu * t->peak / figure, answer)
                                             : answer_at(t, t->mfu * figure / t->peak, answer));
     } else {
         tl_out_item(cli, "peak", "%s: %s", rate, source);
@@ -177,13 +203,20 @@ static const char *times(double ratio, char *buffer) {
  * EU: Regulation (EU) 2024/1689, article 51(2). US: Executive Order 14110, section 4.2(b)(i), revoked 20 January 2025. */
 static void out_flops(const tl_cli *cli, const tl_time *t) {
     char all[TL_TEXT], gpt3[TL_TEXT], gpt4[TL_TEXT];
+    const char *limits = "above 1e25 (EU AI Act) and 1e26 (US EO 14110, revoked 2025)";
     double flops = tl_u128_double(t->flops);
-    tl_text_power(flops, all), times(flops / 3e23, gpt3), times(flops / 2e25, gpt4);
-    if (flops < 3e20)
-        tl_out_item(cli, "FLOPs", "%s, far below GPT-3 (3e23)", all);
+    if (flops < 1e25)
+        limits = "below 1e25 (EU AI Act) and 1e26 (US EO 14110, revoked 2025)";
+    else if (flops < 1e26)
+        limits = "above 1e25 (EU AI Act), below 1e26 (US EO 14110, revoked 2025)";
+    times(flops / 3e23, gpt3), times(flops / 2e25, gpt4);
+    if (flops < 1e6)
+        tl_out_item(cli, "FLOPs", "%s, far below GPT-3 (3e23)", tl_text_grouped(t->flops, all));
+    else if (flops < 3e20)
+        tl_out_item(cli, "FLOPs", "%s, far below GPT-3 (3e23)", tl_text_power(flops, all));
     else
-        tl_out_item(cli, "FLOPs", "%s: %s × GPT-3 (3e23), %s × GPT-4 (2e25, rumoured); %s 1e25 (EU AI Act), %s 1e26 (US EO 14110, revoked 2025)",
-                    all, gpt3, gpt4, flops < 1e25 ? "below" : "above", flops < 1e26 ? "below" : "above");
+        tl_out_item(cli, "FLOPs", "%s: %s × GPT-3 (3e23), %s × GPT-4 (2e25, rumoured);\n%s", tl_text_power(flops, all),
+                    gpt3, gpt4, limits);
 }
 
 /* The model to go on with: the one named, or the one of the catalogue within 5 % of the parameters. */
@@ -213,34 +246,47 @@ static bool next_model(const tl_time *t, char *name, size_t size) {
 }
 
 static void out_next(const tl_cli *cli, const tl_time *t) {
-    char name[128] = "MODEL", tokens[TL_TEXT];
+    char name[128] = "", tokens[TL_TEXT], devices[128];
+    const char *typed = cli->options.at[TL_OPTION_GPUS].text;
     if (!t->accelerator)
         return;
+    snprintf(devices, sizeof devices, "%lldx%s", (long long)t->devices, t->device_name);
+    if (cli->options.devices_counted && strlen(typed) < sizeof devices)
+        snprintf(devices, sizeof devices, "%s", typed);
     brief(tl_u128_double(t->tokens), tokens);
+    if (tl_given(cli, TL_OPTION_TOKENS) && strlen(cli->options.at[TL_OPTION_TOKENS].text) < sizeof tokens)
+        snprintf(tokens, sizeof tokens, "%s", cli->options.at[TL_OPTION_TOKENS].text);
     if (tl_verb_find("plan") && next_model(t, name, sizeof name))
-        tl_out_item(cli, "next:", "tally plan %s -t %s -g %lldx%s   (adds attention, memory, parallelism)", name,
-                    tl_given(cli, TL_OPTION_TOKENS) ? cli->options.at[TL_OPTION_TOKENS].text : tokens, (long long)t->devices,
-                    t->device_name);
+        tl_out_item(cli, "next:", "tally plan %s -t %s -g %s\n  (adds attention, memory, parallelism)", name, tokens,
+                    devices);
     else
-        tl_out_item(cli, "next:", "tally fit model -g %lldx%s   (the largest model whose state fits there)", (long long)t->devices,
-                    t->device_name);
+        tl_out_item(cli, "next:", "tally fit model -g %s\n  (the largest model whose state fits there)", devices);
 }
 
 static void out_answer(const tl_cli *cli, const tl_time *t) {
-    char answer[160], rest[320], value[TL_TEXT], hours[TL_TEXT], money[TL_TEXT], price[TL_TEXT], time[TL_TEXT], aside[96] = "";
+    char answer[160], rest[320], value[TL_TEXT], hours[TL_TEXT], money[TL_TEXT], price[TL_TEXT], time[TL_TEXT],
+        aside[96] = "";
     double days = t->seconds / 86400;
     tl_text_count(t->device_hours, hours), tl_text_money(t->amount, money), tl_text_money(t->price, price);
     tl_text_duration(t->seconds, time);
     switch (t->solve) {
-    case TL_TIME_PARAMS: snprintf(answer, sizeof answer, "%s parameters", tl_text_count(tl_u128_double(t->params), value)); break;
-    case TL_TIME_TOKENS: snprintf(answer, sizeof answer, "%s tokens", tl_text_count(tl_u128_double(t->tokens), value)); break;
+    case TL_TIME_PARAMS:
+        snprintf(answer, sizeof answer, "%s parameters", tl_text_count(tl_u128_double(t->params), value));
+        break;
+    case TL_TIME_TOKENS:
+        snprintf(answer, sizeof answer, "%s tokens", tl_text_count(tl_u128_double(t->tokens), value));
+        break;
     case TL_TIME_GPUS:
-        snprintf(answer, sizeof answer, "%s device%s", tl_text_grouped((tl_u128)t->devices, value), t->devices == 1 ? "" : "s");
+        snprintf(answer, sizeof answer, "%s device%s", tl_text_grouped((tl_u128)t->devices, value),
+                 t->devices == 1 ? "" : "s");
         break;
     case TL_TIME_MFU:
-        snprintf(answer, sizeof answer, t->mfu > 1 ? "cannot be: it would take an MFU of %s" : "MFU %s", tl_text_plain(t->mfu, 3, value));
+        snprintf(answer, sizeof answer, t->mfu > 1 ? "cannot be: it would take an MFU of %s" : "MFU %s",
+                 share(t->mfu, value));
         break;
-    default: snprintf(answer, sizeof answer, "%s", time); break;
+    default:
+        snprintf(answer, sizeof answer, "%s", time);
+        break;
     }
     if (t->solve != TL_TIME_TIME)
         snprintf(aside, sizeof aside, "in %s; ", time);
@@ -264,20 +310,28 @@ static void leaves_out(const tl_time *t, tl_notes *notes) {
 
 static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *left_out) {
     static const tl_column columns[] = {
-        {"solved_for", "solved for", false, false, false}, {"parameters", "parameters", true, false, false},
-        {"tokens", "tokens", true, false, false},          {"devices", "devices", true, false, false},
-        {"device", "device", false, false, false},         {"precision", "precision", false, false, false},
-        {"peak_flop_per_s", "peak", true, false, false},   {"peak_source", "peak source", false, false, false},
-        {"mfu", "MFU", true, false, false},                {"possible", "possible", false, false, false},
-        {"flops", "FLOPs", true, false, false},            {"seconds", "time", true, false, false},
-        {"days", "days", true, false, false},              {"device_hours", "device-hours", true, false, false},
+        {"solved_for", "solved for", false, false, false},
+        {"parameters", "parameters", true, false, false},
+        {"tokens", "tokens", true, false, false},
+        {"devices", "devices", true, false, false},
+        {"device", "device", false, false, false},
+        {"precision", "precision", false, false, false},
+        {"peak_flop_per_s", "peak", true, false, false},
+        {"peak_source", "peak source", false, false, false},
+        {"mfu", "MFU", true, false, false},
+        {"possible", "possible", false, false, false},
+        {"flops", "FLOPs", true, false, false},
+        {"seconds", "time", true, false, false},
+        {"days", "days", true, false, false},
+        {"device_hours", "device-hours", true, false, false},
         {"price_per_device_hour", "price per device-hour", true, false, false},
-        {"currency", NULL, false, false, false},           {"amount", "cost", true, false, false},
+        {"currency", NULL, false, false, false},
+        {"amount", "cost", true, false, false},
     };
     static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed"};
     char text[TL_TEXT], source[256];
     tl_grid *grid = tl_grid_new(columns, (int)(sizeof columns / sizeof columns[0]));
-    peak_source(t, source, sizeof source);
+    peak_source(t, true, source, sizeof source);
     tl_grid_string(grid, tl_time_names[t->solve], NULL);
     tl_grid_unsigned(grid, t->params, tl_text_grouped(t->params, text));
     tl_grid_unsigned(grid, t->tokens, tl_text_grouped(t->tokens, text));
@@ -286,7 +340,7 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
     tl_grid_string(grid, precisions[t->precision], NULL);
     tl_grid_real(grid, t->peak, tera(t->peak, text));
     tl_grid_string(grid, source, NULL);
-    tl_grid_real(grid, t->mfu, tl_text_plain(t->mfu, 4, text));
+    tl_grid_real(grid, t->mfu, share(t->mfu, text));
     tl_grid_boolean(grid, t->mfu <= 1, t->mfu <= 1 ? "yes" : "no: MFU above 1");
     tl_grid_unsigned(grid, t->flops, tl_text_power(tl_u128_double(t->flops), text));
     tl_grid_real(grid, t->seconds, tl_text_duration(t->seconds, text));
@@ -312,20 +366,27 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
     return status;
 }
 
+/* Has the catalogue a doubt about the device that could touch its rate? What torch or the driver show of the memory
+ * does not. */
+static bool is_doubtful(const tl_accelerator *a) {
+    return a->uncertain && a->uncertain[0] && !strstr(a->uncertain, "torch") && !strstr(a->uncertain, "nvidia-smi");
+}
+
 int tl_time_report(tl_cli *cli, tl_time *t) {
     tl_notes left_out = {0};
-    char price[TL_TEXT], other[TL_TEXT];
+    char other[TL_TEXT];
     int status = TL_EXIT_OK;
     leaves_out(t, &left_out);
     if (!tl_given(cli, TL_OPTION_PRECISION) && !t->peak_by_hand)
-        tl_notes_add(&t->assumptions, "bf16 (--precision)");
+        tl_notes_add(&t->assumptions, "--precision bf16");
     if (t->rate == TL_RATE_FP32 && t->accelerator && !t->peak_by_hand && t->accelerator->rate[TL_RATE_TF32] > t->peak)
-        tl_notes_add(&t->assumptions, "fp32 proper; with TF32 the peak would be %s", tera(t->accelerator->rate[TL_RATE_TF32], other));
+        tl_notes_add(&t->assumptions, "fp32 proper; with TF32 the peak would be %s",
+                     tera(t->accelerator->rate[TL_RATE_TF32], other));
     if (!tl_given(cli, TL_OPTION_PRICE))
-        tl_notes_add(&t->assumptions, "%s a device-hour (--price)", tl_text_money(t->price, price));
+        tl_notes_add(&t->assumptions, "--price %.2f (US dollars a device-hour)", t->price);
     tl_notes_add(&t->assumptions, "a dense model: 6 FLOPs a parameter and token");
-    if (t->accelerator && !t->peak_by_hand && t->accelerator->uncertain && t->accelerator->uncertain[0])
-        tl_notes_add(&t->assumptions, "%s: to re-check: %s", t->accelerator->name, t->accelerator->uncertain);
+    if (t->accelerator && !t->peak_by_hand && is_doubtful(t->accelerator))
+        tl_notes_add(&t->assumptions, "to re-check for %s: %s", t->accelerator->name, t->accelerator->uncertain);
     if (cli->format != TL_FORMAT_TABLE) {
         status = print_record(cli, t, &left_out);
     } else {

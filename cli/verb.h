@@ -16,6 +16,7 @@
 #include "tally/hw.h"
 #include "tally/json.h"
 #include "tally/model.h"
+#include "tally/plan.h"
 #include "tally/units.h"
 
 /* Exit statuses, a contract. */
@@ -56,8 +57,7 @@ typedef enum tl_option {
 
 #define TL_TAKES(name) (UINT64_C(1) << TL_OPTION_##name)
 
-/* Values of the choices, in the order of their texts in cli/options.c. */
-enum { TL_PRECISION_FP32, TL_PRECISION_BF16, TL_PRECISION_BF16_MIXED, TL_PRECISION_FP16_MIXED, TL_PRECISION_FP8_MIXED };
+/* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision). */
 enum {
     TL_CHOICE_ADAMW,
     TL_CHOICE_ADAM,
@@ -70,7 +70,12 @@ enum {
 };
 enum { TL_ATTENTION_EAGER, TL_ATTENTION_FLASH };
 enum { TL_LOSS_FULL, TL_LOSS_CHUNKED, TL_LOSS_FUSED };
-enum { TL_RECOMPUTE_NONE, TL_RECOMPUTE_SELECTIVE, TL_RECOMPUTE_FULL, TL_RECOMPUTE_EVERY }; /* every:K leaves K in .size */
+enum {
+    TL_RECOMPUTE_NONE,
+    TL_RECOMPUTE_SELECTIVE,
+    TL_RECOMPUTE_FULL,
+    TL_RECOMPUTE_EVERY
+}; /* every:K leaves K in .size */
 enum { TL_FLOPS_CAUSAL, TL_FLOPS_FULL };
 #define TL_DOES(value) (UINT32_C(1) << (value))
 
@@ -84,8 +89,8 @@ typedef struct tl_option_value {
 
 typedef struct tl_options {
     tl_option_value at[TL_OPTION_COUNT];
-    tl_devices devices;     /* --gpus, when devices_status is TL_OK; "here" when not given */
-    bool devices_counted;   /* the text said how many ("8xH100", "1024"), not only which */
+    tl_devices devices;   /* --gpus, when devices_status is TL_OK; "here" when not given */
+    bool devices_counted; /* the text said how many ("8xH100", "1024"), not only which */
     tl_status devices_status;
     tl_error devices_error; /* why the text is no device of the catalogue: a verb that has --peak can do without */
 } tl_options;
@@ -101,7 +106,7 @@ typedef enum tl_group { TL_GROUP_BEFORE, TL_GROUP_AFTER, TL_GROUP_LOOKUP, TL_GRO
 
 typedef struct tl_verb {
     const char *name;
-    const char *summary;   /* one line, no full stop */
+    const char *summary; /* one line, no full stop */
     tl_group group;
     const char *arguments; /* "[MODEL]", for the usage line */
     const char *words;     /* what the first argument may be, space-separated, for completion; or NULL */
@@ -124,11 +129,11 @@ struct tl_cli {
     tl_format format;
     tl_units units;
     tl_color color;
-    int verbosity;  /* -q: -1, default 0, -v: 1 and up */
-    bool help;      /* --help was seen */
-    bool paint;     /* colours are on */
-    bool utf8;      /* the locale's character set is UTF-8; else ASCII stands in on the terminal */
-    int width;      /* columns of the terminal, 80 when piped */
+    int verbosity; /* -q: -1, default 0, -v: 1 and up */
+    bool help;     /* --help was seen */
+    bool paint;    /* colours are on */
+    bool utf8;     /* the locale's character set is UTF-8; else ASCII stands in on the terminal */
+    int width;     /* columns of the terminal, 80 when piped */
     tl_options options;
     const char *own[TL_OWN_COUNT];
     const char *arguments[8];
@@ -187,8 +192,11 @@ const char *tl_nearest_of(const char *name, const char *const *names); /* NULL-t
 void tl_out(const tl_cli *cli, const char *format, ...) TL_PRINTF(2, 3);
 /* The one line that answers the question, in bold; `rest` follows it plainly, or is NULL. */
 void tl_out_answer(const tl_cli *cli, const char *answer, const char *rest);
-/* "  label  text", the text wrapped at the width and indented under itself. */
+/* "  label  text", the text wrapped at the width and indented under itself. A newline in it is the break
+ * wanted most where it does not fit on the line. */
 void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) TL_PRINTF(3, 4);
+/* `left`, then the text wrapped at the width in a column of its own from `indent` on. */
+void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */
@@ -213,7 +221,7 @@ int tl_cli_json_close(const tl_cli *cli, tl_json *json);
 /* A table: columns, then rows of cells. Each cell has a raw value (csv, json) and a text for people (table, md). */
 typedef struct tl_column {
     const char *key;   /* csv and json */
-    const char *title; /* people; NULL: in csv and json only */
+    const char *title; /* people, unless nothing in it is known; NULL: in csv and json only */
     bool right;        /* flush right, for numbers */
     bool wide;         /* shown to people only where the terminal has 100 columns or more */
     bool wrap;         /* may be broken over lines */

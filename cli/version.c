@@ -4,8 +4,9 @@
 #include "verb.h"
 
 static int run_version(tl_cli *cli) {
-    static const tl_column columns[] = {
-        {"version", "version", false, false, false}, {"compiler", "compiler", false, false, false}, {"machine", "machine", false, false, false}};
+    static const tl_column columns[] = {{"version", "version", false, false, false},
+                                        {"compiler", "compiler", false, false, false},
+                                        {"machine", "machine", false, false, false}};
     static const char compiler[] =
 #if defined(__clang__)
         "clang " __clang_version__;
@@ -18,7 +19,7 @@ static int run_version(tl_cli *cli) {
 #elif defined(__aarch64__)
         "aarch64";
 #else
-        "unknown";
+            "unknown";
 #endif
     if (cli->format == TL_FORMAT_TABLE) {
         tl_out(cli, "tally %s\n", TL_VERSION);
@@ -46,15 +47,31 @@ static int run_version(tl_cli *cli) {
 
 static const char *name_at(int index) { return tl_verb_at(index)->name; }
 
+static int list_verbs(const tl_cli *cli) {
+    static const tl_column columns[] = {{"name", "verb", false, false, false},
+                                        {"arguments", "arguments", false, false, false},
+                                        {"summary", "summary", false, false, false}};
+    tl_grid *grid = tl_grid_new(columns, 3);
+    for (int i = 0; i < tl_verb_count(); i++) {
+        const tl_verb *verb = tl_verb_at(i);
+        tl_grid_string(grid, verb->name, NULL);
+        tl_grid_string(grid, verb->arguments, NULL);
+        tl_grid_string(grid, verb->summary, NULL);
+    }
+    int status = tl_grid_print(cli, grid, "verbs");
+    tl_grid_free(grid);
+    return status;
+}
+
 static int run_help(tl_cli *cli) {
     if (!cli->n_arguments)
-        return tl_cli_help(cli, NULL);
+        return cli->format == TL_FORMAT_TABLE ? tl_cli_help(cli, NULL) : list_verbs(cli);
     const tl_verb *verb = tl_verb_find(cli->arguments[0]);
     if (verb)
         return tl_cli_help(cli, verb);
     const char *near = tl_nearest(cli->arguments[0], name_at, tl_verb_count());
-    return tl_usage(cli, "there is no verb \"%.80s\"%s%s%s", cli->arguments[0], near ? ". Did you mean " : "", near ? near : "",
-                    near ? "?" : "");
+    return tl_usage(cli, "there is no verb \"%.80s\"%s%s%s", cli->arguments[0], near ? ". Did you mean " : "",
+                    near ? near : "", near ? "?" : "");
 }
 
 const tl_verb tl_verb_version = {

@@ -75,9 +75,9 @@ static void unknown_names_get_the_nearest(void **state) {
     static const struct {
         const char *asked, *says;
     } cases[] = {
-        {"gpt2-xxl", "gpt2-xl"},      {"lama-3-8b", "llama-3-8b"},      {"llama-3.1-405", "llama-3.1-405b"},
-        {"llama-2-7bb", "llama-2-7b"}, {"gpt-2", "gpt2"},               {"cs336-gpt2", "cs336-gpt2-"},
-        {"zebra", "config.json"},     {"", "no model \"\""},            {"a/b/", "no model"},
+        {"gpt2-xxl", "gpt2-xl"},          {"lama-3-8b", "llama-3-8b"}, {"llama-3.1-405", "llama-3.1-405b"},
+        {"llama-2-7bb", "llama-2-7b"},    {"gpt-2", "gpt2"},           {"cs336-gpt2", "cs336-gpt2-"},
+        {"zebra", "config.json"},         {"", "no model \"\""},       {"a/b/", "no model"},
         {"gpt2\n\x1b[31m", "gpt2??[31m"},
     };
     (void)state;
@@ -118,7 +118,8 @@ static void cs336_rows_are_the_handouts_model(void **state) {
     tl_model xl = get("cs336-gpt2-xl"), ungated = get("cs336-gpt2-xl-ungated"), cruncher = get("cruncher");
     (void)state;
     assert_int_equal(xl.family, TL_FAMILY_LLAMA);
-    assert_true(xl.gated && !xl.tied && xl.rope_interleaved && !xl.learned_positions && !xl.attention_bias && !xl.mlp_bias);
+    assert_true(xl.gated && !xl.tied && xl.rope_interleaved && !xl.learned_positions && !xl.attention_bias &&
+                !xl.mlp_bias);
     assert_int_equal(xl.layers, 48);
     assert_int_equal(xl.width, 1600);
     assert_int_equal(xl.heads, 25);
@@ -145,9 +146,9 @@ static void gpt3_rows_are_table_2_1(void **state) {
         const char *name;
         int layers, width, heads, head_size;
     } rows[] = {
-        {"gpt3-small", 12, 768, 12, 64},     {"gpt3-medium", 24, 1024, 16, 64},   {"gpt3-large", 24, 1536, 16, 96},
-        {"gpt3-xl", 24, 2048, 16, 128},      {"gpt3-2.7b", 32, 2560, 32, 80},     {"gpt3-6.7b", 32, 4096, 32, 128},
-        {"gpt3-13b", 40, 5120, 40, 128},     {"gpt3-175b", 96, 12288, 96, 128},
+        {"gpt3-small", 12, 768, 12, 64}, {"gpt3-medium", 24, 1024, 16, 64}, {"gpt3-large", 24, 1536, 16, 96},
+        {"gpt3-xl", 24, 2048, 16, 128},  {"gpt3-2.7b", 32, 2560, 32, 80},   {"gpt3-6.7b", 32, 4096, 32, 128},
+        {"gpt3-13b", 40, 5120, 40, 128}, {"gpt3-175b", 96, 12288, 96, 128},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -213,14 +214,14 @@ static void check_refuses_what_cannot_be_built(void **state) {
     tl_model model;
     tl_error error;
     (void)state;
-#define REFUSES(base, change, says)                                                                                                \
-    do {                                                                                                                           \
-        model = get(base);                                                                                                         \
-        memset(&error, 0, sizeof error);                                                                                           \
-        change;                                                                                                                    \
-        assert_int_not_equal(tl_model_check(&model, &error), TL_OK);                                                               \
-        if (strstr(error.message, says) == NULL)                                                                                   \
-            fail_msg("%s", error.message);                                                                                         \
+#define REFUSES(base, change, says)                                                                                    \
+    do {                                                                                                               \
+        model = get(base);                                                                                             \
+        memset(&error, 0, sizeof error);                                                                               \
+        change;                                                                                                        \
+        assert_int_not_equal(tl_model_check(&model, &error), TL_OK);                                                   \
+        if (strstr(error.message, says) == NULL)                                                                       \
+            fail_msg("%s", error.message);                                                                             \
     } while (0)
     REFUSES("gpt2", model.layers = 0, "layers (N) is 0");
     REFUSES("gpt2", model.layers = -12, "layers (N) is -12");

@@ -106,16 +106,34 @@ const tl_poly *tl_fold_total(tl_fold *fold);
 /* The same as terms, unexpanded; up to `capacity`, count returned. */
 int tl_fold_terms(tl_fold *fold, tl_fold_term *terms, int capacity);
 
-/* ---- the arena: offsets for a step's allocations ---- */
+/* ---- the arena: one block for all allocations of a step ----
+ * A step allocates the same sequence every time. From the log of a whole step (a plan's second step, on meta) every
+ * allocation gets an offset; a run then takes them from one block. What does not follow the sequence comes from the heap
+ * and is counted as unplanned. */
 typedef struct tl_arena_plan {
-    int64_t bytes;         /* of the arena: aligned, with what fragmentation costs */
-    int64_t carried_bytes; /* what lives when the step begins, aligned */
+    int64_t bytes;         /* of the block: aligned, with what fragmentation costs */
+    int64_t carried_bytes; /* what lives when the step begins, aligned; not in the block */
+    int64_t event_count;   /* allocations and releases, in order */
+    int64_t *event;        /* bytes of an allocation, or −1 − k: the k-th allocation is released */
     int64_t count;
-    int64_t *size, *offset; /* of the i-th allocation of the step; owned by the plan */
+    int64_t *offset; /* of the k-th allocation */
 } tl_arena_plan;
-/* Offsets for every allocation of the current log (a whole step), so that no two overlap in time and space. */
-tl_status tl_arena_plan_make(tl_ctx *ctx, tl_arena_plan *plan, tl_error *error) TL_MUST_CHECK;
+/* Offsets for every allocation of the context's current log: best fit in time order. Memory from the context's allocator;
+ * free it before the context. */
+tl_status tl_arena_plan_make(tl_ctx *ctx, tl_arena_plan *plan) TL_MUST_CHECK;
 void tl_arena_plan_free(tl_ctx *ctx, tl_arena_plan *plan);
+
+typedef struct tl_arena tl_arena;
+/* An allocator to inject into a context; passes everything on to `base` (NULL: malloc) until a plan is set. */
+tl_arena *tl_arena_new(const tl_allocator *base, tl_error *error);
+void tl_arena_free(tl_arena *arena); /* after the context */
+tl_allocator tl_arena_allocator(tl_arena *arena);
+/* Takes the block (huge pages asked for) and copies the plan. Nothing may be live in an earlier block. */
+tl_status tl_arena_use(tl_arena *arena, const tl_arena_plan *plan, tl_error *error) TL_MUST_CHECK;
+/* The next allocation is the step's first. */
+void tl_arena_step_begin(tl_arena *arena);
+/* Bytes that came from the heap since the plan was set though a step was under way. */
+int64_t tl_arena_unplanned(const tl_arena *arena);
 
 #ifdef __cplusplus
 }

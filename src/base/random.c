@@ -88,15 +88,3 @@ void tl_random_fill_normal_f32(uint64_t seed, uint64_t stream, uint64_t first, i
         out[i] = (float)both[index % 2];
     }
 }
-
-static uint64_t fnv_byte(uint64_t hash, unsigned char byte) { return (hash ^ byte) * UINT64_C(0x100000001B3); }
-
-uint64_t tl_stream_id(const char *kind, const char *name) {
-    uint64_t hash = UINT64_C(0xCBF29CE484222325);
-    for (; *kind; kind++)
-        hash = fnv_byte(hash, (unsigned char)*kind);
-    hash = fnv_byte(hash, 0); /* so that ("ab", "c") is not ("a", "bc") */
-    for (; *name; name++)
-        hash = fnv_byte(hash, (unsigned char)*name);
-    return hash;
-}

@@ -8,6 +8,7 @@
 #ifndef TL_BASE_RANDOM_H
 #define TL_BASE_RANDOM_H
 
+#include "base/stream.h"
 #include "tally/base.h"
 
 /* Block `counter` of a stream: four words of 32 random bits. */
@@ -31,9 +32,5 @@ double tl_random_normal_f64(uint64_t seed, uint64_t stream, uint64_t index);
 void tl_random_fill_uniform_f32(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, float *out);
 void tl_random_fill_normal_f32(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, float *out);
 void tl_random_fill_normal_f64(uint64_t seed, uint64_t stream, uint64_t first, int64_t count, double *out);
-
-/* The stream of a named thing, e.g. ("init", "layer.3.attention.query"): 64-bit FNV-1a (Fowler, Noll, Vo) over the
- * bytes of `kind`, a zero byte, the bytes of `name`. */
-uint64_t tl_stream_id(const char *kind, const char *name);
 
 #endif

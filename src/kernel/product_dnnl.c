@@ -140,9 +140,9 @@ static bool describe(const product_cache *cache, const tile_key *key, descriptio
         dnnl_primitive_attr_create(&d->attr) != dnnl_success ||
         dnnl_primitive_attr_set_scratchpad_mode(d->attr, dnnl_scratchpad_mode_user) != dnnl_success)
         return false;
-    if (accumulate && (dnnl_post_ops_create(&d->post) != dnnl_success ||
-                       dnnl_post_ops_append_sum(d->post, 1.0f) != dnnl_success ||
-                       dnnl_primitive_attr_set_post_ops(d->attr, d->post) != dnnl_success))
+    if (accumulate &&
+        (dnnl_post_ops_create(&d->post) != dnnl_success || dnnl_post_ops_append_sum(d->post, 1.0f) != dnnl_success ||
+         dnnl_primitive_attr_set_post_ops(d->attr, d->post) != dnnl_success))
         return false;
     return dnnl_primitive_desc_create(&d->primitive, &matmul, d->attr, cache->engine, NULL) == dnnl_success;
 }
@@ -153,7 +153,8 @@ static bool primitive_make(tl_engine *engine, tile_primitive *tile) {
     size_t bytes = (size_t)engine->threads * ARGUMENT_COUNT * sizeof *tile->memory;
     descriptions d = {.attr = NULL};
     bool ok = describe(cache, &tile->key, &d);
-    const dnnl_memory_desc_t *scratch = ok ? dnnl_primitive_desc_query_md(d.primitive, dnnl_query_scratchpad_md, 0) : NULL;
+    const dnnl_memory_desc_t *scratch =
+        ok ? dnnl_primitive_desc_query_md(d.primitive, dnnl_query_scratchpad_md, 0) : NULL;
     ok = scratch && (int64_t)dnnl_memory_desc_get_size(scratch) <= engine->scratch_bytes &&
          dnnl_primitive_create(&tile->primitive, d.primitive) == dnnl_success;
     if (ok) {
@@ -222,7 +223,8 @@ typedef struct dnnl_task {
 static void run_tile(dnnl_task *t, int64_t at, int thread) {
     const tl_product *p = t->product;
     product_cache *cache = p->engine->product_cache;
-    int64_t bytes = p->dtype == TL_F32 ? 4 : 2, rest = at / (t->rows * t->columns), within = at % (t->rows * t->columns);
+    int64_t bytes = p->dtype == TL_F32 ? 4 : 2, rest = at / (t->rows * t->columns),
+            within = at % (t->rows * t->columns);
     const char *a = p->a, *b = p->b;
     char *c = p->c;
     for (int d = p->n_batch - 1; d >= 0; d--) {
@@ -324,7 +326,8 @@ static bool product_run(const tl_product *product) {
     t.columns = blocks(p.n, t.tile_n);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++) {
-            int64_t m = i ? p.m - (t.rows - 1) * t.tile_m : t.tile_m, n = j ? p.n - (t.columns - 1) * t.tile_n : t.tile_n;
+            int64_t m = i ? p.m - (t.rows - 1) * t.tile_m : t.tile_m,
+                    n = j ? p.n - (t.columns - 1) * t.tile_n : t.tile_n;
             if ((!i && t.rows == 1) || (!j && t.columns == 1))
                 continue;
             tile_key key = {m, n, p.k, p.a_row, p.a_col, p.b_row, p.b_col, p.c_row, 0};

@@ -78,10 +78,10 @@ typedef struct tl_norm_attr {
     double epsilon;
 } tl_norm_attr;
 typedef struct tl_rotary_attr {
-    double theta;        /* base, 10000 */
-    int64_t first;       /* position of row 0 */
-    bool interleaved;    /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
-    bool inverse;        /* rotate back: the gradient */
+    double theta;     /* base, 10000 */
+    int64_t first;    /* position of row 0 */
+    bool interleaved; /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
+    bool inverse;     /* rotate back: the gradient */
     /* Llama-3.1's frequency scaling; factor 0 when absent */
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
@@ -90,11 +90,11 @@ typedef struct tl_loss_attr {
     int64_t ignore_index;
 } tl_loss_attr;
 typedef struct tl_random_attr {
-    uint64_t seed;      /* key, with stream */
-    uint64_t stream;    /* hash of (kind of stream, name) */
-    uint64_t first;     /* global index of element 0 */
-    double a, b;        /* normal: mean, std; uniform: low, high; truncated: mean, std; dropout: probability, unused */
-    double cut;         /* truncated normal: cut at ±cut standard deviations */
+    uint64_t seed;   /* key, with stream */
+    uint64_t stream; /* hash of (kind of stream, name) */
+    uint64_t first;  /* global index of element 0 */
+    double a, b;     /* normal: mean, std; uniform: low, high; truncated: mean, std; dropout: probability, unused */
+    double cut;      /* truncated normal: cut at ±cut standard deviations */
 } tl_random_attr;
 typedef struct tl_sgd_attr {
     double lr, momentum, weight_decay;
@@ -105,8 +105,8 @@ typedef struct tl_adagrad_attr {
 } tl_adagrad_attr;
 typedef struct tl_adamw_attr {
     double lr, beta1, beta2, epsilon, weight_decay;
-    int64_t step;      /* from 1 */
-    bool cs336;        /* CS336's order: α_t = lr·sqrt(1−β2^t)/(1−β1^t); θ −= α_t·m/(sqrt(v)+ε); then θ −= lr·λ·θ.
+    int64_t step; /* from 1 */
+    bool cs336; /* CS336's order: α_t = lr·sqrt(1−β2^t)/(1−β1^t); θ −= α_t·m/(sqrt(v)+ε); then θ −= lr·λ·θ.
                           PyTorch's: θ −= lr·λ·θ; θ −= lr/(1−β1^t) · m / (sqrt(v)/sqrt(1−β2^t) + ε) */
 } tl_adamw_attr;
 
@@ -118,8 +118,8 @@ typedef struct tl_kernels {
 
     /* The engine: `scratch` is `threads` blocks of scratch_bytes each, 64-byte aligned, owned by the caller. The calling
      * thread is thread 0. threads ≥ 1. Products must fit the blocks. */
-    tl_status (*engine_open)(const tl_allocator *allocator, int threads, void *scratch, int64_t scratch_bytes, tl_engine **engine,
-                             tl_error *error);
+    tl_status (*engine_open)(const tl_allocator *allocator, int threads, void *scratch, int64_t scratch_bytes,
+                             tl_engine **engine, tl_error *error);
     void (*engine_close)(tl_engine *engine);
 
     void (*product)(const tl_product *product);
@@ -182,9 +182,10 @@ typedef struct tl_kernels {
 
     /* Optimizer updates: one pass. in[0] gradient, out[0] parameter (in place), then states. Where a master copy exists it is
      * out[0] and out[n_out−1] is the low-precision parameter, written from it. States may have another float dtype. */
-    tl_kernel *sgd;     /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
-    tl_kernel *adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
-    tl_kernel *adamw;   /* out: parameter, m, v, [copy] */
+    tl_kernel *sgd; /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
+    tl_kernel *
+        adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
+    tl_kernel *adamw; /* out: parameter, m, v, [copy] */
 } tl_kernels;
 
 /* The best table for this machine. TALLY_ISA=portable|avx2|avx512 in the environment overrides; an unknown or

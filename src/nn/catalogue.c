@@ -136,7 +136,8 @@ static void fill_llama(const tl_catalogue_entry *entry, tl_model *model) {
     set_source(&model->source_layers, "num_hidden_layers, catalogue");
     set_source(&model->source_width, "hidden_size, catalogue");
     set_source(&model->source_heads, "num_attention_heads, catalogue");
-    set_source(&model->source_kv_heads, "%s", entry->kv_heads != 0 ? "num_key_value_heads, catalogue" : "H: one per head");
+    set_source(&model->source_kv_heads, "%s",
+               entry->kv_heads != 0 ? "num_key_value_heads, catalogue" : "H: one per head");
     set_source(&model->source_head_size, "%s", entry->head_size != 0 ? "head_dim, catalogue" : "D/H");
     set_source(&model->source_ff, "intermediate_size, catalogue");
     set_source(&model->source_vocab, "vocab_size, catalogue");
@@ -155,11 +156,14 @@ tl_status tl_catalogue_model(const char *name, tl_model *model, tl_error *error)
         const char *typed = name != NULL ? name : "";
         const char *slash = strrchr(typed, '/');
         tl_quotable(typed, strlen(typed), quoted, sizeof quoted);
-        if (tl_nearest_names(slash != NULL ? slash + 1 : typed, tl_catalogue_name, tl_catalogue_table_count, 3, nearest, sizeof nearest) > 0)
-            return tl_fail(error, TL_ERR_NOT_FOUND, "no model \"%s\"; did you mean %s? (`tally models` lists all)", quoted, nearest);
-        return tl_fail(error, TL_ERR_NOT_FOUND,
-                       "no model \"%s\"; `tally models` lists all %d, and the path of a Hugging Face config.json works too", quoted,
-                       tl_catalogue_table_count);
+        if (tl_nearest_names(slash != NULL ? slash + 1 : typed, tl_catalogue_name, tl_catalogue_table_count, 3, nearest,
+                             sizeof nearest) > 0)
+            return tl_fail(error, TL_ERR_NOT_FOUND, "no model \"%s\"; did you mean %s? (`tally models` lists all)",
+                           quoted, nearest);
+        return tl_fail(
+            error, TL_ERR_NOT_FOUND,
+            "no model \"%s\"; `tally models` lists all %d, and the path of a Hugging Face config.json works too",
+            quoted, tl_catalogue_table_count);
     }
     memset(model, 0, sizeof *model);
     (void)snprintf(model->name, sizeof model->name, "%s", entry->name);

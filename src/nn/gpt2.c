@@ -12,7 +12,8 @@ static bool build_block(tl_net *net, int64_t i) {
     const tl_symbols *s = &net->symbols;
     tl_block *b = &net->blocks[i];
     double std = net->model.init_std;
-    double scaled = std / tl_square_root(2.0 * (double)net->model.layers); /* residual projections: GPT-2, section 2.3 */
+    double scaled =
+        std / tl_square_root(2.0 * (double)net->model.layers); /* residual projections: GPT-2, section 2.3 */
     long long n = (long long)i;
     snprintf(path, sizeof path, "h.%lld.ln_1", n);
     bool ok = tl_net_norm(net, &b->norm_1, path, true);
@@ -47,7 +48,8 @@ static bool gpt2_build(tl_net *net) {
     }
     ok = ok && tl_net_norm(net, &net->final_norm, "ln_f", true);
     if (ok && !net->model.tied)
-        ok = (net->head = tl_net_parameter(net, "lm_head.weight", TL_SHAPE(ctx, s->V, s->D), normal, true, true)) != NULL;
+        ok = (net->head = tl_net_parameter(net, "lm_head.weight", TL_SHAPE(ctx, s->V, s->D), normal, true, true)) !=
+             NULL;
     return ok;
 }
 

@@ -28,10 +28,14 @@ tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) 
 
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x) {
     switch (net->model.activation) {
-    case TL_GELU_TANH: return tl_gelu_tanh(x);
-    case TL_GELU_ERF: return tl_gelu_erf(x);
-    case TL_SILU: return tl_silu(x);
-    case TL_RELU: return tl_relu(x);
+    case TL_GELU_TANH:
+        return tl_gelu_tanh(x);
+    case TL_GELU_ERF:
+        return tl_gelu_erf(x);
+    case TL_SILU:
+        return tl_silu(x);
+    case TL_RELU:
+        return tl_relu(x);
     }
     return NULL;
 }

@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-static tl_tensor *weight(tl_net *net, int64_t i, const char *part, tl_dim out, tl_dim in, bool bias, tl_tensor **bias_out) {
+static tl_tensor *weight(tl_net *net, int64_t i, const char *part, tl_dim out, tl_dim in, bool bias,
+                         tl_tensor **bias_out) {
     char path[96];
     snprintf(path, sizeof path, "model.layers.%lld.%s", (long long)i, part);
     return tl_net_linear(net, path, out, in, net->model.init_std, bias, bias_out);
@@ -37,7 +38,8 @@ static bool llama_build(tl_net *net) {
     const tl_symbols *s = &net->symbols;
     tl_start normal = {TL_START_NORMAL, net->model.init_std};
     tl_shape table = TL_SHAPE(ctx, s->V, s->D);
-    bool ok = (net->token_table = tl_net_parameter(net, "model.embed_tokens.weight", table, normal, true, true)) != NULL;
+    bool ok =
+        (net->token_table = tl_net_parameter(net, "model.embed_tokens.weight", table, normal, true, true)) != NULL;
     for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); ok && tl_repeat_next(&r);) {
         tl_module_begin(ctx, "layers", r.index);
         ok = build_block(net, r.index);

@@ -32,8 +32,9 @@ static tl_status check_sizes(const char *name, const sized_field *fields, int co
         const char *source = fields[i].source->text;
         if (fields[i].value < 1 || fields[i].value > fields[i].most)
             return tl_fail(error, fields[i].value < 1 ? TL_ERR_ARGUMENT : TL_ERR_OVERFLOW,
-                           "model %s: %s is %lld%s%s%s; it must be from 1 to %lld", name, fields[i].text, (long long)fields[i].value,
-                           source[0] != '\0' ? " (" : "", source, source[0] != '\0' ? ")" : "", (long long)fields[i].most);
+                           "model %s: %s is %lld%s%s%s; it must be from 1 to %lld", name, fields[i].text,
+                           (long long)fields[i].value, source[0] != '\0' ? " (" : "", source,
+                           source[0] != '\0' ? ")" : "", (long long)fields[i].most);
     }
     return TL_OK;
 }
@@ -58,35 +59,40 @@ static tl_status check_numbers(const char *name, const tl_model *model, tl_error
         {"rope_original_context", model->rope_factor > 0 ? (double)model->rope_original_context : 1, false, 1e12},
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        bool inside = fields[i].value <= fields[i].most && (fields[i].from_zero ? fields[i].value >= 0 : fields[i].value > 0);
+        bool inside =
+            fields[i].value <= fields[i].most && (fields[i].from_zero ? fields[i].value >= 0 : fields[i].value > 0);
         if (!inside)
-            return tl_fail(error, TL_ERR_ARGUMENT, "model %s: %s is %g; it must be %s 0 and at most %g", name, fields[i].text,
-                           fields[i].value, fields[i].from_zero ? "at least" : "above", fields[i].most);
+            return tl_fail(error, TL_ERR_ARGUMENT, "model %s: %s is %g; it must be %s 0 and at most %g", name,
+                           fields[i].text, fields[i].value, fields[i].from_zero ? "at least" : "above", fields[i].most);
     }
     if (model->rope_factor > 0 && !(model->rope_high_freq > model->rope_low_freq))
-        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_high_freq %g must be above rope_low_freq %g", name, model->rope_high_freq,
-                       model->rope_low_freq);
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_high_freq %g must be above rope_low_freq %g", name,
+                       model->rope_high_freq, model->rope_low_freq);
     return TL_OK;
 }
 
 static tl_status check_heads(const char *name, const tl_model *m, tl_error *error) {
     if (m->heads % m->kv_heads != 0)
-        return tl_fail(error, TL_ERR_SHAPE, "model %s: %lld heads (H) do not divide among %lld key/value heads (G); H must be a multiple of G",
-                       name, (long long)m->heads, (long long)m->kv_heads);
+        return tl_fail(
+            error, TL_ERR_SHAPE,
+            "model %s: %lld heads (H) do not divide among %lld key/value heads (G); H must be a multiple of G", name,
+            (long long)m->heads, (long long)m->kv_heads);
     if (m->family == TL_FAMILY_GPT2) {
         if (m->width % m->heads != 0 || m->head_size != m->width / m->heads)
-            return tl_fail(error, TL_ERR_SHAPE,
-                           "model %s: gpt2 splits the width evenly, but D = %lld is not H·K = %lld·%lld; take a width that is a "
-                           "multiple of the heads",
-                           name, (long long)m->width, (long long)m->heads, (long long)m->head_size);
+            return tl_fail(
+                error, TL_ERR_SHAPE,
+                "model %s: gpt2 splits the width evenly, but D = %lld is not H·K = %lld·%lld; take a width that is a "
+                "multiple of the heads",
+                name, (long long)m->width, (long long)m->heads, (long long)m->head_size);
         if (m->kv_heads != m->heads)
-            return tl_fail(error, TL_ERR_SHAPE, "model %s: gpt2 has one key/value head per head, not %lld for %lld", name,
-                           (long long)m->kv_heads, (long long)m->heads);
+            return tl_fail(error, TL_ERR_SHAPE, "model %s: gpt2 has one key/value head per head, not %lld for %lld",
+                           name, (long long)m->kv_heads, (long long)m->heads);
         if (!m->learned_positions)
             return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: gpt2 without learned positions is not built in", name);
     }
     if (m->family == TL_FAMILY_LLAMA && m->head_size % 2 != 0)
-        return tl_fail(error, TL_ERR_SHAPE, "model %s: head size (K) %lld is odd; rotary positions turn pairs, so K must be even", name,
+        return tl_fail(error, TL_ERR_SHAPE,
+                       "model %s: head size (K) %lld is odd; rotary positions turn pairs, so K must be even", name,
                        (long long)m->head_size);
     return TL_OK;
 }
@@ -106,20 +112,23 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
         fits = add_product(&total, m->layers, m->width, m->width, 1) && add_product(&total, 1, m->width, 1, 1);
     } else {
         fits = add_product(&total, 2, m->vocab, m->width, 1) && add_product(&total, m->context, m->width, 1, 1) &&
-               add_product(&total, m->layers, m->width, m->ff, 3) && add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
+               add_product(&total, m->layers, m->width, m->ff, 3) &&
+               add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers * 2, m->width, m->kv_heads, m->head_size) &&
                add_product(&total, m->layers * 16, m->width + m->ff, 1, 1);
     }
     if (!fits || !tl_mul_i64(total, 64, &total))
         return tl_fail(error, TL_ERR_OVERFLOW,
-                       "model %s: N = %lld layers of D = %lld, F = %lld with V = %lld hold more bytes than 63 bits count; one of the sizes is wrong",
+                       "model %s: N = %lld layers of D = %lld, F = %lld with V = %lld hold more bytes than 63 bits "
+                       "count; one of the sizes is wrong",
                        name, (long long)m->layers, (long long)m->width, (long long)m->ff, (long long)m->vocab);
-    if (m->family != TL_FAMILY_CRUNCHER &&
-        !(tl_mul_i64(m->context, m->context, &scores) && tl_mul_i64(scores, m->heads, &scores) && tl_mul_i64(scores, 64, &scores)))
-        return tl_fail(error, TL_ERR_OVERFLOW,
-                       "model %s: the scores of one sequence, H·C² with H = %lld and C = %lld, hold more bytes than 63 bits count", name,
-                       (long long)m->heads, (long long)m->context);
+    if (m->family != TL_FAMILY_CRUNCHER && !(tl_mul_i64(m->context, m->context, &scores) &&
+                                             tl_mul_i64(scores, m->heads, &scores) && tl_mul_i64(scores, 64, &scores)))
+        return tl_fail(
+            error, TL_ERR_OVERFLOW,
+            "model %s: the scores of one sequence, H·C² with H = %lld and C = %lld, hold more bytes than 63 bits count",
+            name, (long long)m->heads, (long long)m->context);
     return TL_OK;
 }
 
@@ -136,13 +145,15 @@ tl_status tl_model_check(const tl_model *model, tl_error *error) {
     };
     char name[96];
     tl_status status;
-    bool known = model->family == TL_FAMILY_GPT2 || model->family == TL_FAMILY_LLAMA || model->family == TL_FAMILY_CRUNCHER;
+    bool known =
+        model->family == TL_FAMILY_GPT2 || model->family == TL_FAMILY_LLAMA || model->family == TL_FAMILY_CRUNCHER;
     tl_quotable(model->name, strnlen(model->name, sizeof model->name), name, sizeof name);
     if (name[0] == '\0')
         memcpy(name, "(unnamed)", sizeof "(unnamed)");
     if (!known)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: family %d is not built in", name, (int)model->family);
-    status = check_sizes(name, fields, model->family == TL_FAMILY_CRUNCHER ? 2 : (int)(sizeof fields / sizeof fields[0]), error);
+    status = check_sizes(name, fields,
+                         model->family == TL_FAMILY_CRUNCHER ? 2 : (int)(sizeof fields / sizeof fields[0]), error);
     if (status == TL_OK)
         status = check_numbers(name, model, error);
     if (status == TL_OK && model->family != TL_FAMILY_CRUNCHER)

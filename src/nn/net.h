@@ -60,7 +60,8 @@ tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_st
 /* name: the whole path, e.g. "%s.%d.attn.c_attn.weight" is composed by the family. */
 bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, bool bias);
 /* A weight [out, in] and, if `bias`, a bias [out], named path.weight and path.bias. */
-tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias, tl_tensor **bias_out);
+tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias,
+                         tl_tensor **bias_out);
 
 /* Module brackets with a scope: enter; …; return tl_leave(net, result). */
 void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site);

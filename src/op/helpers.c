@@ -140,12 +140,13 @@ tl_status tl_sig_broadcast(tl_sig *sig, int a, int b, tl_shape *shape) {
             shape->dim[to] = p;
         else {
             char left[200], right[200];
-            return tl_sig_fail(sig, TL_ERR_SHAPE,
-                               "%s and %s do not broadcast: sizes %lld and %lld meet at axis %d%s%s; equal sizes, or 1, would "
-                               "work",
-                               tl_tensor_text(sig->in[a], left, sizeof left), tl_tensor_text(sig->in[b], right, sizeof right),
-                               (long long)p.size, (long long)q.size, to, p.axis || q.axis ? " " : "",
-                               p.axis ? p.axis : (q.axis ? q.axis : ""));
+            return tl_sig_fail(
+                sig, TL_ERR_SHAPE,
+                "%s and %s do not broadcast: sizes %lld and %lld meet at axis %d%s%s; equal sizes, or 1, would "
+                "work",
+                tl_tensor_text(sig->in[a], left, sizeof left), tl_tensor_text(sig->in[b], right, sizeof right),
+                (long long)p.size, (long long)q.size, to, p.axis || q.axis ? " " : "",
+                p.axis ? p.axis : (q.axis ? q.axis : ""));
         }
     }
     return TL_OK;
@@ -162,37 +163,21 @@ void tl_array_broadcast(tl_array *array, const tl_shape *shape) {
     *array = wide;
 }
 
-tl_tensor *tl_saved_in(const tl_saved *saved, int input) {
-    return saved->in[input];
-}
+tl_tensor *tl_saved_in(const tl_saved *saved, int input) { return saved->in[input]; }
 
-tl_tensor *tl_saved_out(const tl_saved *saved, int output) {
-    return saved->out[output];
-}
+tl_tensor *tl_saved_out(const tl_saved *saved, int output) { return saved->out[output]; }
 
-const void *tl_saved_attr(const tl_saved *saved) {
-    return saved->attr;
-}
+const void *tl_saved_attr(const tl_saved *saved) { return saved->attr; }
 
-const tl_shape *tl_saved_shape(const tl_saved *saved, int input) {
-    return &saved->in_shape[input];
-}
+const tl_shape *tl_saved_shape(const tl_saved *saved, int input) { return &saved->in_shape[input]; }
 
-tl_dtype tl_saved_dtype(const tl_saved *saved, int input) {
-    return saved->in_dtype[input];
-}
+tl_dtype tl_saved_dtype(const tl_saved *saved, int input) { return saved->in_dtype[input]; }
 
-bool tl_saved_needs(const tl_saved *saved, int input) {
-    return saved->needs[input];
-}
+bool tl_saved_needs(const tl_saved *saved, int input) { return saved->needs[input]; }
 
-const char *tl_saved_site(const tl_saved *saved) {
-    return saved->site;
-}
+const char *tl_saved_site(const tl_saved *saved) { return saved->site; }
 
-tl_tensor *tl_saved_into(const tl_saved *saved, int input) {
-    return saved->into[input];
-}
+tl_tensor *tl_saved_into(const tl_saved *saved, int input) { return saved->into[input]; }
 
 int64_t tl_sample_below(uint64_t *seed, int64_t limit) {
     *seed += 0x9E3779B97F4A7C15u; /* splitmix64, public domain (Vigna) */

@@ -189,6 +189,8 @@ void TL_K(store_int)(tl_dtype dtype, char *to, int64_t stride, const int64_t *fr
 }
 
 static void move(char *to, int64_t to_stride, const char *from, int64_t stride, int64_t n, int bytes) {
+    if (n <= 0)
+        return; /* then there may be no memory at all */
     if (to_stride == 1 && stride == 1) {
         memmove(to, from, (size_t)(n * bytes));
         return;

@@ -1,0 +1,239 @@
+/* Keys that would make the model another one, keys that say nothing about it, and all the rest. */
+#include "config/reader.h"
+
+#include "base/nearest.h"
+
+#include <string.h>
+
+/* The value at which a key changes nothing. */
+typedef enum harmless { OFF, ON, ONE, NOTHING } harmless;
+
+static const struct {
+    const char *key;
+    harmless when;
+    const char *why;
+} refused[] = {
+    {"quantization_config", NOTHING, "the weights are held in other formats"}, /* FORMATS: these two first */
+    {"compression_config", NOTHING, "the weights are held in other formats"},
+    {"add_cross_attention", OFF, "it adds an attention per layer"},
+    {"is_encoder_decoder", OFF, "only decoders are built in"},
+    {"pruned_heads", NOTHING, "layers differ in their heads"},
+    {"scale_attn_weights", ON, "unscaled attention is another model"},
+    {"scale_attn_by_inverse_layer_idx", OFF, "it scales attention by layer"},
+    {"reorder_and_upcast_attn", OFF, "it holds scores in fp32"},
+    {"multi_query", OFF, "gpt2 has one key/value head per head"},
+    {"num_experts", ONE, "experts are not built in"},
+    {"num_local_experts", ONE, "experts are not built in"},
+    {"n_routed_experts", ONE, "experts are not built in"},
+    {"kv_lora_rank", NOTHING, "latent attention is not built in"},
+    {"q_lora_rank", NOTHING, "latent attention is not built in"},
+    {"use_qk_norm", OFF, "norms of queries and keys are not built in"},
+    {"qk_norm", OFF, "norms of queries and keys are not built in"},
+    {"qk_layernorm", OFF, "norms of queries and keys are not built in"},
+    {"qkv_bias", OFF, "\"attention_bias\" is llama's key for biases"},
+    {"lm_head_bias", OFF, "a bias of the head is not built in"},
+    {"partial_rotary_factor", ONE, "only whole heads are turned"},
+    {"rotary_pct", ONE, "only whole heads are turned"},
+    {"attn_logit_softcapping", NOTHING, "capped scores are not built in"},
+    {"final_logit_softcapping", NOTHING, "capped logits are not built in"},
+    {"embedding_multiplier", ONE, "scaled embeddings are not built in"},
+    {"residual_multiplier", ONE, "scaled residuals are not built in"},
+    {"logits_scaling", ONE, "scaled logits are not built in"},
+    {"attention_multiplier", NOTHING, "scaled attention is not built in"},
+    {"use_parallel_residual", OFF, "parallel blocks are not built in"},
+    {"parallel_attn", OFF, "parallel blocks are not built in"},
+    {"alibi", OFF, "ALiBi is not built in"},
+    {"no_rope_layers", NOTHING, "layers without positions are not built in"},
+    {"vision_config", NOTHING, "only text models are built in"},
+    {"audio_config", NOTHING, "only text models are built in"},
+};
+
+static bool is_harmless(const json_t *value, harmless when) {
+    if (value == NULL || json_is_null(value))
+        return true;
+    switch (when) {
+    case OFF:
+        return json_is_false(value) || (json_is_integer(value) && json_integer_value(value) == 0);
+    case ON:
+        return json_is_true(value);
+    case ONE:
+        return json_is_number(value) &&
+               (json_number_value(value) == 1 || (json_is_integer(value) && json_integer_value(value) == 0));
+    case NOTHING:
+        return (json_is_object(value) && json_object_size(value) == 0) ||
+               (json_is_array(value) && json_array_size(value) == 0);
+    }
+    return false;
+}
+
+/* A window narrower than the context is another attention, with another account. */
+static void refuse_windows(tl_config_reader *r) {
+    const json_t *types = json_object_get(r->object, "layer_types");
+    char raw[64];
+    bool off = json_is_false(json_object_get(r->object, "use_sliding_window"));
+    if (tl_config_has(r, "sliding_window") && !off)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, "sliding_window",
+                       "is %s; windows of attention are not built in, null says there is none",
+                       tl_config_raw(r, "sliding_window", raw, sizeof raw));
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        if (type == NULL || strcmp(type, "full_attention") != 0) {
+            tl_config_fail(r, TL_ERR_UNSUPPORTED, "layer_types",
+                           "has layers other than full_attention; they are not built in");
+            return;
+        }
+    }
+}
+
+#define FORMATS 2
+
+static void refuse_first(tl_config_reader *r, size_t count) {
+    char raw[64];
+    for (size_t i = 0; i < count && r->status == TL_OK; i++)
+        if (!is_harmless(json_object_get(r->object, refused[i].key), refused[i].when))
+            tl_config_fail(r, TL_ERR_UNSUPPORTED, refused[i].key, "is %s: %s, so the account would be another",
+                           tl_config_raw(r, refused[i].key, raw, sizeof raw), refused[i].why);
+}
+
+void tl_config_refuse_formats(tl_config_reader *r) { refuse_first(r, FORMATS); }
+
+void tl_config_refuse_others(tl_config_reader *r) {
+    refuse_first(r, sizeof refused / sizeof refused[0]);
+    if (r->status == TL_OK)
+        refuse_windows(r);
+}
+
+/* Read elsewhere, or about tokens, files and generation. */
+static const char *const known[] = {
+    "architectures",
+    "model_type",
+    "_name_or_path",
+    "name_or_path",
+    "_commit_hash",
+    "transformers_version",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "unk_token_id",
+    "sep_token_id",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "use_cache",
+    "return_dict",
+    "output_attentions",
+    "output_hidden_states",
+    "task_specific_params",
+    "id2label",
+    "label2id",
+    "num_labels",
+    "finetuning_task",
+    "problem_type",
+    "tokenizer_class",
+    "prefix",
+    "n_special",
+    "predict_special_tokens",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "is_llama_config",
+    "transformers.js_config",
+    "is_decoder",
+    "chunk_size_feed_forward",
+    "layer_types",
+    "sliding_window",
+    "use_sliding_window",
+    "text_config",
+    "tie_word_embeddings",
+    "initializer_range",
+    "vocab_size",
+    "_attn_implementation_autoset",
+    "attn_implementation",
+    "max_length",
+    "min_length",
+    "do_sample",
+    "temperature",
+    "top_k",
+    "top_p",
+    "gradient_checkpointing",
+    "model_max_length",
+};
+
+static const char *const known_gpt2[] = {
+    "n_layer",
+    "num_hidden_layers",
+    "n_embd",
+    "hidden_size",
+    "n_head",
+    "num_attention_heads",
+    "n_positions",
+    "max_position_embeddings",
+    "n_ctx",
+    "n_inner",
+    "activation_function",
+    "layer_norm_epsilon",
+    "embd_pdrop",
+    "attn_pdrop",
+    "resid_pdrop",
+};
+
+static const char *const known_llama[] = {
+    "num_hidden_layers",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "num_key_value_heads",
+    "head_dim",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "rope_interleaved",
+    "hidden_act",
+    "rms_norm_eps",
+    "attention_dropout",
+    "attention_bias",
+    "mlp_bias",
+};
+
+static bool is_in(const char *key, const char *const *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i], key) == 0)
+            return true;
+    return false;
+}
+
+static bool is_refusable(const char *key) {
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (strcmp(refused[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+#define IN(list) is_in(key, list, sizeof list / sizeof list[0])
+
+void tl_config_note_rest(tl_config_reader *r) {
+    void *at;
+    bool gpt2 = strcmp(r->family, "gpt2") == 0;
+    for (at = json_object_iter((json_t *)r->object); at != NULL; at = json_object_iter_next((json_t *)r->object, at)) {
+        const char *key = json_object_iter_key(at);
+        char raw[48], name[64];
+        if (!tl_config_has(r, key) || IN(known) || (gpt2 ? IN(known_gpt2) : IN(known_llama)) || is_refusable(key))
+            continue;
+        if (r->model->n_ignored == TL_MODEL_NOTES) {
+            /* No room: say so and stop, since finding the place of each of a million keys would take hours. */
+            tl_config_ignore(r, "and more");
+            return;
+        }
+        tl_config_raw(r, key, raw, sizeof raw);
+        tl_quotable(key, strlen(key), name, sizeof name);
+        if (strcmp(key, "torch_dtype") == 0 || strcmp(key, "dtype") == 0)
+            tl_config_ignore(r, "%s %s: precision is the plan's to choose", name, raw);
+        else if (strcmp(key, "pretraining_tp") == 0) {
+            if (strcmp(raw, "1") != 0 && strcmp(raw, "0") != 0)
+                tl_config_ignore(r, "%s %s: the same products in slices, not another account", name, raw);
+        } else
+            tl_config_ignore(r, "%s %s: no key of %s, not read", name, raw, r->family);
+    }
+}

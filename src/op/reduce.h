@@ -1,0 +1,22 @@
+/* op/reduce.h: what reductions over axes share. */
+#ifndef TALLY_OP_REDUCE_H
+#define TALLY_OP_REDUCE_H
+
+#include "op/core.h"
+
+typedef struct tl_reduce_attr {
+    int axes[TL_MAX_NDIM], n; /* n 0: all */
+    bool keep;                /* reduced axes stay with size 1 */
+} tl_reduce_attr;
+
+/* Checks the axes and adds the output; *reduced gets the product of the reduced sizes. */
+tl_status tl_reduce_infer(tl_sig *sig, int64_t *reduced);
+/* The output in keep-form, as kernels take it: the input's ndim, size 1 where reduced. Then runs. */
+tl_status tl_reduce_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel);
+/* A gradient of the output's shape as one of the input's: seen with kept axes and stride 0, no copy. */
+tl_tensor *tl_reduce_spread(const tl_saved *saved, tl_tensor *g);
+int64_t tl_reduce_count(const tl_reduce_attr *attr, const tl_shape *shape);
+void tl_reduce_sample(uint64_t seed, tl_case *c);
+tl_tensor *tl_reduce_call(const tl_op *op, tl_tensor *x, const int *axes, int n, bool keep, const char *site);
+
+#endif
