@@ -163,7 +163,7 @@ typedef struct tl_kernels {
     tl_kernel *embedding;
     /* in: ids, gradient […,D] → out[0] table gradient [V,D], zeroed first; rows added in order of position. */
     tl_kernel *embedding_backward;
-    /* in: logits[R,V], targets[R] → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[R]
+    /* in: logits[…,V], targets[…] (R rows in all) → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[…]
      * log-sum-exp (f64 for f64), out[2] f32[1] the number of counted targets (n_out 1: inference; then work holds R floats/doubles). All ignored:
      * loss 0. Target outside [0,V) and ≠ ignore_index: a fault. tl_loss_attr. */
     tl_kernel *cross_entropy;
