@@ -88,7 +88,8 @@ tl_status tl_sums_evaluate(const tl_sums *sums, tl_net *net, tl_ctx *ctx, int64_
     if (first < 0 || count < 1 || batch < 1 || batch > INT32_MAX)
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%lld sums from %lld on in batches of %lld: 1 or more would work",
                            (long long)count, (long long)first, (long long)batch);
-    size_t tokens_bytes = (size_t)batch * TL_SUMS_LENGTH * sizeof(int32_t), next_bytes = (size_t)batch * sizeof(int64_t);
+    size_t tokens_bytes = (size_t)batch * TL_SUMS_LENGTH * sizeof(int32_t),
+           next_bytes = (size_t)batch * sizeof(int64_t);
     asking q = {.sums = sums, .net = net, .ctx = ctx};
     q.tokens = tl_host_alloc(ctx, tokens_bytes);
     q.next = tl_host_alloc(ctx, next_bytes);

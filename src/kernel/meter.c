@@ -167,9 +167,7 @@ void tl_meter_step_begin(tl_meter *m) {
 
 void tl_meter_read(const tl_meter *m, tl_reading *reading) { *reading = m->now; }
 
-int64_t tl_meter_block_bytes(const tl_meter *m, const void *data) {
-    return data ? find(m, data)->bytes : 0;
-}
+int64_t tl_meter_block_bytes(const tl_meter *m, const void *data) { return data ? find(m, data)->bytes : 0; }
 
 void tl_meter_on_peak(tl_meter *m, void (*moment)(void *user), void *user) {
     m->moment = moment;

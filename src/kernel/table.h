@@ -114,7 +114,7 @@ typedef struct tl_adamw_attr {
 /* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
 
-struct tl_kernels { /* tally/cpu.h finds the table for a processor */
+struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     const char *name; /* "portable", "avx2", "avx512" */
 
     /* The engine: `scratch` is `threads` blocks of scratch_bytes each, 64-byte aligned, owned by the caller. The calling
