@@ -26,7 +26,7 @@ typedef struct tl_machine {
     double peak_fp32, peak_bf16, peak_fp64;
     int n_levels;
     struct {
-        char name[8]; /* "L1", "L2", "L3", "memory" */
+        char name[8];  /* "L1", "L2", "L3", "memory" */
         int64_t bytes; /* of the working set measured */
         double bytes_per_s;
     } level[4];
