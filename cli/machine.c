@@ -4,6 +4,7 @@
  *   "peak_flop_per_s":{"fp32","bf16","fp64"},                  null where there is none
  *   "bandwidth":[{"level","bytes","bytes_per_s"}],             the working set, and STREAM's triad over it
  *   "products":[{"dtype","m","n","k","flop_per_s","share_of_peak"}],
+ *   "disturbed" (0 to 1: what other programs took of the processors meanwhile),
  *   "measured_at" (seconds since 1970), "measured_now", "cache" (the file, null where it could not be kept)}
  * csv and md are one long list of the same figures: what, name, m, n, k, bytes, value, unit.
  */
@@ -152,9 +153,17 @@ static int out_products(const tl_cli *cli, const tl_machine *machine) {
     return status;
 }
 
+/* Too much for the figures to be this machine's. */
+#define DISTURBED 0.1
+
 static void out_foot(const tl_cli *cli, const tl_page *page) {
     char ago[TL_TEXT];
     time_t seconds = time(NULL);
+    if (page->machine.disturbed > DISTURBED)
+        tl_out_item(cli, "busy",
+                    "other programs took %.0f %% of the processors meanwhile: bandwidths and products are too low; "
+                    "`tally machine --refresh' when they are idle",
+                    page->machine.disturbed * 100);
     if (page->now && page->kept)
         tl_out_item(cli, "cached", "%s", page->path);
     else if (!page->now)
@@ -220,6 +229,7 @@ static int print_json(const tl_cli *cli, const tl_page *page) {
         tl_json_end(json);
     }
     tl_json_end(json);
+    tl_json_put_real(json, "disturbed", machine->disturbed);
     tl_json_put_integer(json, "measured_at", machine->measured_at);
     tl_json_put_boolean(json, "measured_now", page->now);
     tl_json_put_string(json, "cache", page->kept ? page->path : NULL);

@@ -31,7 +31,8 @@ static tl_machine made_up(void) {
                           .threads = 2,
                           .peak_fp32 = 100e9,
                           .peak_bf16 = 200e9,
-                          .measured_at = 7};
+                          .measured_at = 7,
+                          .disturbed = 0.25};
     machine.n_levels = 2;
     snprintf(machine.level[0].name, sizeof machine.level[0].name, "L1");
     machine.level[0].bytes = 16384;
@@ -199,6 +200,7 @@ static void test_cache_round_trip(void **state) {
     assert_string_equal(back.cpu, machine.cpu);
     assert_string_equal(back.kernels, machine.kernels);
     assert_int_equal(back.measured_at, 7);
+    assert_true(back.disturbed == 0.25);
     assert_true(back.peak_fp32 == machine.peak_fp32 && back.peak_bf16 == machine.peak_bf16 && back.peak_fp64 == 0);
     assert_int_equal(back.n_levels, 2);
     for (int i = 0; i < 2; i++) {
@@ -309,6 +311,7 @@ static void test_cache_hostile(void **state) {
         {"\"products\": [", "\"products\": [null,"},
         {"\"products\": [", "\"products\": {}, \"x\": ["},
         {"\"measured_at\": 7", "\"measured_at\": -7"},
+        {"\"disturbed\": 0.25", "\"disturbed\": 25"},
     };
     tl_machine machine = mine();
     tl_error error = {TL_OK, ""};
@@ -560,6 +563,7 @@ static void test_measure(void **state) {
         bf16 = bf16 || s->dtype == TL_BF16;
         assert_true(s->flop_per_s > 0 && s->flop_per_s <= tl_machine_peak(&machine, s->dtype));
     }
+    assert_true(machine.disturbed >= 0 && machine.disturbed <= 1);
     assert_true(bf16 && machine.measured_at > 0 && machine.memory_bytes >= machine.available_bytes);
 }
 

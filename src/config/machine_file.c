@@ -110,6 +110,9 @@ static void read_all(reader *r, const json_t *root, tl_machine_file *file) {
     read_string(r, root, "kernels", machine->kernels, sizeof machine->kernels);
     machine->threads = (int)read_whole(r, root, "threads", 1, 1 << 20);
     machine->measured_at = read_whole(r, root, "measured_at", 0, INT64_MAX);
+    machine->disturbed = read_rate(r, root, "disturbed", true);
+    if (machine->disturbed > 1)
+        bad(r, "disturbed", "a share");
     const json_t *peak = json_object_get(root, "peak_flop_per_s");
     machine->peak_fp32 = read_rate(r, peak, "fp32", true);
     machine->peak_bf16 = read_rate(r, peak, "bf16", true);

@@ -1,7 +1,7 @@
 /* hw/machine_cache.c: what was measured, kept in a file. Never trusted: a file that is not whole, or of another machine or
  * build, is not used.
  *
- *   {"schema":"tally/machine/1", "version":"0.1.0", "build":"onednn"|"plain", "cpu", "kernels", "threads", "measured_at",
+ *   {"schema":"tally/machine/1", "version":"0.1.0", "build":"onednn"|"plain", "cpu", "kernels", "threads", "measured_at", "disturbed",
  *    "peak_flop_per_s":{"fp32","bf16","fp64"}, "bandwidth":[{"level","bytes","bytes_per_s"}],
  *    "products":[{"dtype","m","n","k","flop_per_s"}]}
  */
@@ -137,6 +137,7 @@ static void write_machine(tl_json *json, const tl_machine *machine) {
     tl_json_put_string(json, "kernels", machine->kernels);
     tl_json_put_integer(json, "threads", machine->threads);
     tl_json_put_integer(json, "measured_at", machine->measured_at);
+    tl_json_put_real(json, "disturbed", machine->disturbed);
     tl_json_key(json, "peak_flop_per_s");
     tl_json_object(json);
     tl_json_put_real(json, "fp32", machine->peak_fp32);

@@ -21,7 +21,8 @@ typedef struct measurement {
     tl_machine *machine;
     int threads;
     bool quick;
-    double deadline; /* in the seconds of now() */
+    double deadline;     /* in the seconds of now() */
+    double had, offered; /* seconds of processors: what the threads got while peaks were measured, and could have got */
     tl_error *error;
 } measurement;
 
@@ -85,7 +86,7 @@ static void run_peak(void *argument, int64_t task, int thread) {
     job->seconds[task] = seconds > 1e-9 ? seconds : 1e-9;
 }
 
-static double peak_of(const measurement *at, tl_pool *pool, const tl_peak_loop *loop, double *places) {
+static double peak_of(measurement *at, tl_pool *pool, const tl_peak_loop *loop, double *places) {
     const double wanted = at->quick ? 3e-3 : 8e-3;
     /* Threads that take turns on a processor do not add up: then the clock on the wall tells. */
     const bool own_processor = at->threads <= tl_machine_cores();
@@ -101,8 +102,11 @@ static double peak_of(const measurement *at, tl_pool *pool, const tl_peak_loop *
         double work = (double)loop->flop_per_round * (double)job.rounds, start = now(), rate = 0;
         tl_pool_run(pool, at->threads, run_peak, &job);
         double whole = elapsed(start);
-        for (int j = 0; j < at->threads && own_processor; j++)
+        for (int j = 0; j < at->threads && own_processor; j++) {
             rate += work / job.seconds[j];
+            at->had += job.seconds[j];
+            at->offered += whole;
+        }
         if (!own_processor)
             rate = work * at->threads / whole;
         best = rate > best ? rate : best;
@@ -129,7 +133,7 @@ static void raise_peak(tl_machine *machine, tl_dtype dtype, double rate) {
         *peak = rate;
 }
 
-static tl_status measure_peaks(const measurement *at, tl_pool *pool) {
+static tl_status measure_peaks(measurement *at, tl_pool *pool) {
     tl_peak_loop loops[TL_PEAK_LOOPS];
     int64_t bytes = 2 * at->threads * (int64_t)sizeof(double);
     double *places = take(bytes, "results", at->error);
@@ -138,6 +142,7 @@ static tl_status measure_peaks(const measurement *at, tl_pool *pool) {
     for (int i = 0, n = tl_peak_loops(loops); i < n; i++)
         raise_peak(at->machine, loops[i].dtype, peak_of(at, pool, &loops[i], places));
     give_back(places, bytes);
+    at->machine->disturbed = at->had < at->offered ? 1 - at->had / at->offered : 0;
     return TL_OK;
 }
 
@@ -379,7 +384,8 @@ static tl_status measure_products(const measurement *at, const tl_kernels *kerne
 
 tl_status tl_machine_measure(int threads, bool quick, tl_machine *machine, tl_error *error) {
     tl_machine found = {.threads = threads};
-    measurement at = {&found, threads, quick, now() + (quick ? 1.2 : 5.2), error};
+    measurement at = {
+        .machine = &found, .threads = threads, .quick = quick, .deadline = now() + (quick ? 1.2 : 5.2), .error = error};
     tl_pool *pool = NULL;
     if (threads < 1 || threads > TL_POOL_MAX_THREADS)
         return tl_fail(error, TL_ERR_ARGUMENT, "measuring this machine with %d threads: needs 1 to %d", threads,
