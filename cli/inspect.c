@@ -4,6 +4,14 @@
 #include <sys/stat.h>
 
 #include "model_out.h"
+#include "dtype_out.h"
+
+enum { OWN_DTYPE };
+
+static const struct argp_option own_options[] = {
+    {"dtype", TL_OWN(OWN_DTYPE), "NAME", 0, "A number format instead of a file: bf16, f8e4m3; `all' lists them", 0},
+    {0},
+};
 
 #define HEAD 512
 
@@ -142,6 +150,11 @@ static int run(tl_cli *cli) {
     const char *path = cli->arguments[0];
     struct stat about;
     tl_error error = {TL_OK, ""};
+    if (cli->own[OWN_DTYPE])
+        return cli->n_arguments ? tl_usage(cli, "a FILE or --dtype, not both")
+                                : tl_dtype_report(cli, cli->own[OWN_DTYPE]);
+    if (!cli->n_arguments)
+        return tl_usage(cli, "it needs FILE, or --dtype NAME");
     if (stat(path, &about) != 0)
         return cannot_read(cli, path, errno);
     if (S_ISDIR(about.st_mode)) {
@@ -179,14 +192,14 @@ static int run(tl_cli *cli) {
 
 const tl_verb tl_verb_inspect = {
     .name = "inspect",
-    .summary = "what a file is; of a config.json, what was read, assumed and ignored",
+    .summary = "what a file or a number format is; of a config.json, what was read and assumed",
     .group = TL_GROUP_LOOKUP,
-    .arguments = "FILE",
+    .arguments = "FILE | --dtype NAME",
     .words = NULL,
     .details = NULL,
     .takes = 0,
-    .own = NULL,
-    .min_arguments = 1,
+    .own = own_options,
+    .min_arguments = 0,
     .max_arguments = 1,
     .run = run,
 };

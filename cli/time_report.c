@@ -38,6 +38,14 @@ static const char *tera(double rate, char *buffer) {
     return buffer;
 }
 
+/* "0.3998"; what would be 0.0000 in such digits as a power of ten. */
+static const char *share(double mfu, char *buffer) {
+    if (mfu >= 1e-3)
+        return tl_text_plain(mfu, 4, buffer);
+    snprintf(buffer, TL_TEXT, "%.3g", mfu);
+    return buffer;
+}
+
 /* "GPU-hours" where the vendor calls them so. */
 static const char *hours_word(const tl_time *t) {
     const char *vendor = t->accelerator ? t->accelerator->vendor : "";
@@ -101,7 +109,7 @@ static const char *answer_at(const tl_time *t, double mfu, char *buffer) {
 /* "0.35: 205.6 days  0.40: 179.9  …": the unit once, as long as it stays the same. */
 static void out_ladder(const tl_cli *cli, const tl_time *t) {
     double rungs[5], middle = t->mfu;
-    char text[512] = "", unit[TL_TEXT] = "", rung[TL_TEXT];
+    char text[512] = "", unit[TL_TEXT] = "", rung[TL_TEXT], step[TL_TEXT];
     size_t at = 0;
     if (t->solve == TL_TIME_MFU)
         middle = t->mfu < 0.65 ? t->mfu : 0.5;
@@ -111,6 +119,7 @@ static void out_ladder(const tl_cli *cli, const tl_time *t) {
         if (rungs[i] > 1)
             continue;
         answer_at(t, rungs[i], rung);
+        snprintf(step, sizeof step, middle < 0.2 ? "%.3g" : "%.2f", rungs[i]);
         char *days = strstr(rung, " days");
         if (days)
             days[2] = '\0'; /* "205.6 d": so that five fit into 80 columns */
@@ -119,8 +128,7 @@ static void out_ladder(const tl_cli *cli, const tl_time *t) {
             *space = '\0';
         else if (space)
             snprintf(unit, sizeof unit, "%s", space);
-        int n =
-            snprintf(text + at, sizeof text - at, "%s%.*f: %s", at ? "  " : "", rungs[i] < 0.1 ? 3 : 2, rungs[i], rung);
+        int n = snprintf(text + at, sizeof text - at, "%s%s: %s", at ? "  " : "", step, rung);
         at += n > 0 ? (size_t)n : 0;
     }
     tl_out_item(cli, "MFU", "%s%s", text, t->solve == TL_TIME_GPUS ? " devices" : "");
@@ -167,7 +175,7 @@ static void out_peak(const tl_cli *cli, const tl_time *t) {
                     "%s (--peak): this is the figure WITH 2:4 sparsity of %s; its dense %s peak is %s, which says %s%s",
                     rate, sparse->name, tl_rate_name(t->rate), tera(dense, other),
                     t->solve == TL_TIME_MFU ? "MFU " : "",
-                    t->solve == TL_TIME_MFU ? tl_text_plain(t->mfu * t->peak / dense, 3, answer)
+                    t->solve == TL_TIME_MFU ? share(t->mfu * t->peak / dense, answer)
                                             : answer_at(t, t->mfu * dense / t->peak, answer));
     } else if (t->peak_by_hand && t->dense > 0 && t->peak > t->dense * 1.01) {
         tl_out_item(cli, "peak", "%s (--peak): more than the dense %s peak of %s, %s", rate, tl_rate_name(t->rate),
@@ -176,7 +184,7 @@ static void out_peak(const tl_cli *cli, const tl_time *t) {
         double figure = t->peak * t->accelerator->sparse_factor;
         tl_out_item(cli, "peak", "%s: %s (%s is with 2:4 sparsity; it would say %s%s)", rate, source,
                     tera(figure, other), t->solve == TL_TIME_MFU ? "MFU " : "",
-                    t->solve == TL_TIME_MFU ? tl_text_plain(t->mfu * t->peak / figure, 3, answer)
+                    t->solve == TL_TIME_MFU ? share(t->mfu * t->peak / figure, answer)
                                             : answer_at(t, t->mfu * figure / t->peak, answer));
     } else {
         tl_out_item(cli, "peak", "%s: %s", rate, source);
@@ -195,15 +203,20 @@ static const char *times(double ratio, char *buffer) {
  * EU: Regulation (EU) 2024/1689, article 51(2). US: Executive Order 14110, section 4.2(b)(i), revoked 20 January 2025. */
 static void out_flops(const tl_cli *cli, const tl_time *t) {
     char all[TL_TEXT], gpt3[TL_TEXT], gpt4[TL_TEXT];
+    const char *limits = "above 1e25 (EU AI Act) and 1e26 (US EO 14110, revoked 2025)";
     double flops = tl_u128_double(t->flops);
-    tl_text_power(flops, all), times(flops / 3e23, gpt3), times(flops / 2e25, gpt4);
-    if (flops < 3e20)
-        tl_out_item(cli, "FLOPs", "%s, far below GPT-3 (3e23)", all);
+    if (flops < 1e25)
+        limits = "below 1e25 (EU AI Act) and 1e26 (US EO 14110, revoked 2025)";
+    else if (flops < 1e26)
+        limits = "above 1e25 (EU AI Act), below 1e26 (US EO 14110, revoked 2025)";
+    times(flops / 3e23, gpt3), times(flops / 2e25, gpt4);
+    if (flops < 1e6)
+        tl_out_item(cli, "FLOPs", "%s, far below GPT-3 (3e23)", tl_text_grouped(t->flops, all));
+    else if (flops < 3e20)
+        tl_out_item(cli, "FLOPs", "%s, far below GPT-3 (3e23)", tl_text_power(flops, all));
     else
-        tl_out_item(cli, "FLOPs",
-                    "%s: %s × GPT-3 (3e23), %s × GPT-4 (2e25, rumoured); %s 1e25 (EU AI Act), %s 1e26 (US EO 14110, "
-                    "revoked 2025)",
-                    all, gpt3, gpt4, flops < 1e25 ? "below" : "above", flops < 1e26 ? "below" : "above");
+        tl_out_item(cli, "FLOPs", "%s: %s × GPT-3 (3e23), %s × GPT-4 (2e25, rumoured);\n%s", tl_text_power(flops, all),
+                    gpt3, gpt4, limits);
 }
 
 /* The model to go on with: the one named, or the one of the catalogue within 5 % of the parameters. */
@@ -269,7 +282,7 @@ static void out_answer(const tl_cli *cli, const tl_time *t) {
         break;
     case TL_TIME_MFU:
         snprintf(answer, sizeof answer, t->mfu > 1 ? "cannot be: it would take an MFU of %s" : "MFU %s",
-                 tl_text_plain(t->mfu, 4, value));
+                 share(t->mfu, value));
         break;
     default:
         snprintf(answer, sizeof answer, "%s", time);
@@ -327,7 +340,7 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
     tl_grid_string(grid, precisions[t->precision], NULL);
     tl_grid_real(grid, t->peak, tera(t->peak, text));
     tl_grid_string(grid, source, NULL);
-    tl_grid_real(grid, t->mfu, tl_text_plain(t->mfu, 4, text));
+    tl_grid_real(grid, t->mfu, share(t->mfu, text));
     tl_grid_boolean(grid, t->mfu <= 1, t->mfu <= 1 ? "yes" : "no: MFU above 1");
     tl_grid_unsigned(grid, t->flops, tl_text_power(tl_u128_double(t->flops), text));
     tl_grid_real(grid, t->seconds, tl_text_duration(t->seconds, text));

@@ -16,6 +16,7 @@
 #include "tally/hw.h"
 #include "tally/json.h"
 #include "tally/model.h"
+#include "tally/plan.h"
 #include "tally/units.h"
 
 /* Exit statuses, a contract. */
@@ -56,8 +57,7 @@ typedef enum tl_option {
 
 #define TL_TAKES(name) (UINT64_C(1) << TL_OPTION_##name)
 
-/* Values of the choices, in the order of their texts in cli/options.c. */
-enum { TL_PRECISION_FP32, TL_PRECISION_BF16, TL_PRECISION_BF16_MIXED, TL_PRECISION_FP16_MIXED, TL_PRECISION_FP8_MIXED };
+/* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision). */
 enum {
     TL_CHOICE_ADAMW,
     TL_CHOICE_ADAM,

@@ -3,13 +3,6 @@
 
 #include "verb.h"
 
-#if defined(__has_include)
-#if __has_include("tally/plan.h")
-#define TL_HAVE_PLAN 1
-#include "tally/plan.h"
-#endif
-#endif
-
 /* In the order help shows them. */
 static const tl_verb *const verbs[] = {
     &tl_verb_time,    &tl_verb_fit,        &tl_verb_machine, &tl_verb_models, &tl_verb_gpus,
@@ -28,14 +21,7 @@ const tl_verb *tl_verb_find(const char *name) {
 }
 
 tl_status tl_cli_model_parameters(const tl_model *model, tl_u128 *total, tl_error *error) {
-#ifdef TL_HAVE_PLAN
     return tl_plan_count_parameters(model, total, error);
-#else
-    (void)total;
-    return tl_fail(error, TL_ERR_UNSUPPORTED,
-                   "the parameters of %s are not counted in this build, which has no planner: give --params",
-                   model->name);
-#endif
 }
 
 tl_rate tl_cli_precision_rate(int precision) {

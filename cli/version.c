@@ -47,9 +47,25 @@ static int run_version(tl_cli *cli) {
 
 static const char *name_at(int index) { return tl_verb_at(index)->name; }
 
+static int list_verbs(const tl_cli *cli) {
+    static const tl_column columns[] = {{"name", "verb", false, false, false},
+                                        {"arguments", "arguments", false, false, false},
+                                        {"summary", "summary", false, false, false}};
+    tl_grid *grid = tl_grid_new(columns, 3);
+    for (int i = 0; i < tl_verb_count(); i++) {
+        const tl_verb *verb = tl_verb_at(i);
+        tl_grid_string(grid, verb->name, NULL);
+        tl_grid_string(grid, verb->arguments, NULL);
+        tl_grid_string(grid, verb->summary, NULL);
+    }
+    int status = tl_grid_print(cli, grid, "verbs");
+    tl_grid_free(grid);
+    return status;
+}
+
 static int run_help(tl_cli *cli) {
     if (!cli->n_arguments)
-        return tl_cli_help(cli, NULL);
+        return cli->format == TL_FORMAT_TABLE ? tl_cli_help(cli, NULL) : list_verbs(cli);
     const tl_verb *verb = tl_verb_find(cli->arguments[0]);
     if (verb)
         return tl_cli_help(cli, verb);

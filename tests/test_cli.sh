@@ -17,7 +17,16 @@ passed_or() { # NAME, status of the test before
         echo "not ok $1"
     fi
 }
-run() { "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null; }
+run() {
+    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    ran=$?
+    # A sanitizer ends the program with 1, which is a status of ours too.
+    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
+        sed 's/^/# /' "$work/err" | head -20
+        echo "not ok sanitizers are silent"
+    fi
+    return $ran
+}
 
 # gives NAME STATUS TEXT ARGUMENT...: exits so and says TEXT on stdout.
 gives() {
@@ -175,6 +184,16 @@ cat >"$work/config.json" <<'JSON'
 JSON
 gives "inspect: a config.json, what was assumed" 0 "assumed" inspect "$work/config.json"
 gives_json "inspect: a folder, JSON" '"kind":"config.json".*"layers":2,"width":64,"heads":4,"kv_heads":4,"head_size":16,"ff":128' inspect "$work"
+
+# Formats: shared/data/cs336.md (E4M3 448, E5M2 57344); numpy 1.24 finfo(float16): max 65504, tiny 6.1035e-05, smallest
+# subnormal 5.9605e-08; bf16 max 3.3895e38 (torch.finfo).
+gives_json "inspect --dtype f8e4m3: 448" '"largest":448(\.0)?,' inspect --dtype f8e4m3
+gives_json "inspect --dtype f8e5m2: 57344" '"largest":57344(\.0)?,' inspect --dtype f8e5m2
+gives "inspect --dtype fp16: 65504" 0 "65504" inspect --dtype fp16
+gives "inspect --dtype all" 0 "3.3895e+38" inspect --dtype all
+refuses "inspect --dtype: unknown" "Did you mean bf16" inspect --dtype bf61
+refuses "inspect: neither" "it needs FILE, or --dtype NAME" inspect
+gives_json "help: JSON" '"verbs":\[\{"name":"time"' help
 
 # ---- the frame
 refuses "an unknown verb gets the nearest" "Did you mean \`tally time'" tiem

@@ -65,6 +65,7 @@ typedef struct tl_op_entry {
     const char *op, *site, *user_site;
     uint32_t region;
     tl_amount matmul, matmul_causal, arithmetic, special, read, written, sent;
+    tl_amount output; /* bytes of its first output where that is new storage: statistics and masks left out */
     int64_t workspace_bytes;
     int64_t m, n, k, batch; /* of its largest product; 0 without one */
     tl_dtype dtype;         /* of its first output */
@@ -116,7 +117,7 @@ typedef struct tl_arena_plan {
     int64_t event_count;   /* allocations and releases, in order */
     int64_t *event;        /* bytes of an allocation, or −1 − k: the k-th allocation is released */
     int64_t count;
-    int64_t *offset;       /* of the k-th allocation */
+    int64_t *offset; /* of the k-th allocation */
 } tl_arena_plan;
 /* Offsets for every allocation of the context's current log: best fit in time order. Memory from the context's allocator;
  * free it before the context. */

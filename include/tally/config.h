@@ -18,7 +18,8 @@ extern "C" {
  * with file:line:column and the key. Accepts `Infinity`/`NaN` and integers beyond 64 bits where the key does not matter. */
 tl_status tl_config_read(const char *path, tl_model *model, tl_error *error) TL_MUST_CHECK;
 /* The same from text; `name` is for messages. */
-tl_status tl_config_parse(const char *text, size_t length, const char *name, tl_model *model, tl_error *error) TL_MUST_CHECK;
+tl_status tl_config_parse(const char *text, size_t length, const char *name, tl_model *model,
+                          tl_error *error) TL_MUST_CHECK;
 
 /* MODEL as the command line takes it: a catalogue name (case-insensitive, an organisation prefix "meta-llama/" dropped), a
  * path to a config.json, or a folder holding one. */

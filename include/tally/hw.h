@@ -11,20 +11,28 @@
 extern "C" {
 #endif
 
-typedef enum tl_rate { TL_RATE_FP64, TL_RATE_FP32, TL_RATE_TF32, TL_RATE_BF16, TL_RATE_FP16, TL_RATE_FP8, TL_RATE_COUNT } tl_rate;
+typedef enum tl_rate {
+    TL_RATE_FP64,
+    TL_RATE_FP32,
+    TL_RATE_TF32,
+    TL_RATE_BF16,
+    TL_RATE_FP16,
+    TL_RATE_FP8,
+    TL_RATE_COUNT
+} tl_rate;
 
 typedef struct tl_accelerator {
-    const char *name;      /* "H100-SXM5-80GB" */
+    const char *name; /* "H100-SXM5-80GB" */
     const char *vendor;
-    int64_t label_bytes;   /* the vendor's label: 80e9 */
-    int64_t memory_bytes;  /* capacity of the memory itself where known (80 GiB), else 0 */
-    int64_t driver_bytes;  /* what the driver shows (nvidia-smi) where known, else 0 */
-    double bandwidth;      /* bytes per second */
+    int64_t label_bytes;        /* the vendor's label: 80e9 */
+    int64_t memory_bytes;       /* capacity of the memory itself where known (80 GiB), else 0 */
+    int64_t driver_bytes;       /* what the driver shows (nvidia-smi) where known, else 0 */
+    double bandwidth;           /* bytes per second */
     double rate[TL_RATE_COUNT]; /* dense FLOP/s; 0 unknown */
-    double sparse_factor;  /* 2 where the vendor also prints a 2:4-sparse figure, else 0 */
-    const char *link;      /* "NVLink4" */
-    double link_bandwidth; /* bytes per second, one direction per device */
-    int64_t link_domain;   /* devices that share the link */
+    double sparse_factor;       /* 2 where the vendor also prints a 2:4-sparse figure, else 0 */
+    const char *link;           /* "NVLink4" */
+    double link_bandwidth;      /* bytes per second, one direction per device */
+    int64_t link_domain;        /* devices that share the link */
     double watts;
     const char *source;
     const char *uncertain; /* what to re-check, or "" */
@@ -35,11 +43,12 @@ const tl_accelerator *tl_accelerator_at(int index);
 /* By name, case-insensitively, with the usual short forms: "H100" is H100-SXM5-80GB, "A100-80G" is A100-SXM4-80GB, "A100-40G" …
  * *note gets what was assumed ("a bare H100 means the SXM5 80 GB part") or NULL. An ambiguous or unknown name is
  * TL_ERR_NOT_FOUND with the nearest names. */
-tl_status tl_accelerator_find(const char *name, const tl_accelerator **found, const char **note, tl_error *error) TL_MUST_CHECK;
+tl_status tl_accelerator_find(const char *name, const tl_accelerator **found, const char **note,
+                              tl_error *error) TL_MUST_CHECK;
 
 typedef struct tl_devices {
     int64_t count;
-    bool here;                       /* "here": this machine */
+    bool here;                         /* "here": this machine */
     const tl_accelerator *accelerator; /* NULL when here */
     const char *note;
 } tl_devices;

@@ -28,7 +28,8 @@ void tl_json_key(tl_json *json, const char *key);
 void tl_json_string(tl_json *json, const char *text); /* NULL writes null */
 void tl_json_integer(tl_json *json, int64_t value);
 void tl_json_unsigned(tl_json *json, tl_u128 value);
-void tl_json_real(tl_json *json, double value); /* shortest text that reads back the same; NaN and infinity write null */
+void tl_json_real(tl_json *json,
+                  double value); /* shortest text that reads back the same; NaN and infinity write null */
 void tl_json_boolean(tl_json *json, bool value);
 void tl_json_null(tl_json *json);
 

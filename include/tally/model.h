@@ -27,16 +27,16 @@ typedef struct tl_source {
 typedef struct tl_model {
     char name[128];
     tl_family family;
-    int64_t layers;     /* N */
-    int64_t width;      /* D */
-    int64_t heads;      /* H */
-    int64_t kv_heads;   /* G */
-    int64_t head_size;  /* K */
-    int64_t ff;         /* F */
-    int64_t vocab;      /* V */
-    int64_t context;    /* C */
-    bool tied;          /* output projection shares the embedding */
-    bool gated;         /* llama: three-matrix MLP (SiLU(x·W1) ⊙ x·W3)·W2; false: CS336's ungated W2·SiLU(x·W1) */
+    int64_t layers;    /* N */
+    int64_t width;     /* D */
+    int64_t heads;     /* H */
+    int64_t kv_heads;  /* G */
+    int64_t head_size; /* K */
+    int64_t ff;        /* F */
+    int64_t vocab;     /* V */
+    int64_t context;   /* C */
+    bool tied;         /* output projection shares the embedding */
+    bool gated;        /* llama: three-matrix MLP (SiLU(x·W1) ⊙ x·W3)·W2; false: CS336's ungated W2·SiLU(x·W1) */
     bool learned_positions;
     bool attention_bias, mlp_bias; /* llama */
     bool rope_interleaved;
@@ -47,10 +47,11 @@ typedef struct tl_model {
     int64_t rope_original_context;
     double dropout_embedding, dropout_attention, dropout_residual;
     double init_std;
-    tl_source source_layers, source_width, source_heads, source_kv_heads, source_head_size, source_ff, source_vocab, source_context;
-    int n_assumed;                  /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
+    tl_source source_layers, source_width, source_heads, source_kv_heads, source_head_size, source_ff, source_vocab,
+        source_context;
+    int n_assumed; /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
     char assumed[TL_MODEL_NOTES][160];
-    int n_ignored;                  /* what the file says that changes nothing in the account: "torch_dtype float16" */
+    int n_ignored; /* what the file says that changes nothing in the account: "torch_dtype float16" */
     char ignored[TL_MODEL_NOTES][160];
 } tl_model;
 
@@ -68,7 +69,8 @@ const char *tl_catalogue_note(int index);
 int64_t tl_catalogue_parameters(int index);
 /* Where the row's shapes and count come from. */
 const char *tl_catalogue_source(int index);
-tl_status tl_catalogue_model(const char *name, tl_model *model, tl_error *error) TL_MUST_CHECK; /* unknown: names the nearest */
+tl_status tl_catalogue_model(const char *name, tl_model *model,
+                             tl_error *error) TL_MUST_CHECK; /* unknown: names the nearest */
 
 #ifdef __cplusplus
 }

@@ -60,7 +60,7 @@ typedef struct tl_cost {
 } tl_cost;
 
 typedef struct tl_saves {
-    uint32_t in, out;   /* bit i: input i (output j) itself is kept */
+    uint32_t in, out; /* bit i: input i (output j) itself is kept */
 } tl_saves;
 
 typedef struct tl_args tl_args;   /* what forward gets: op/core.h */
@@ -120,7 +120,7 @@ void tl_saves_none(const tl_sig *sig, tl_saves *saves);
 #define TL_SAVES_NONE tl_saves_none
 extern tl_status tl_grad_none(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]);
 #define TL_NO_GRAD tl_grad_none
-tl_tensor *tl_saved_in(const tl_saved *saved, int input);   /* NULL if saves did not ask for it */
+tl_tensor *tl_saved_in(const tl_saved *saved, int input); /* NULL if saves did not ask for it */
 tl_tensor *tl_saved_out(const tl_saved *saved, int output);
 const void *tl_saved_attr(const tl_saved *saved);
 const tl_shape *tl_saved_shape(const tl_saved *saved, int input); /* every input's shape and dtype are kept */
@@ -138,10 +138,10 @@ struct tl_case {
     struct {
         int ndim;
         int64_t size[TL_MAX_NDIM];
-        tl_dtype dtype;   /* floats: the test may take another floating format for all of them */
-        tl_fill fill;     /* POSITIVE: above 0.1. UNIT: in [0,1). INDEX: whole, in [0, limit) */
+        tl_dtype dtype; /* floats: the test may take another floating format for all of them */
+        tl_fill fill;   /* POSITIVE: above 0.1. UNIT: in [0,1). INDEX: whole, in [0, limit) */
         int64_t limit;
-        bool fixed_dtype; /* this input keeps its dtype */
+        bool fixed_dtype;  /* this input keeps its dtype */
         bool fixed_layout; /* must be contiguous and not overlap (written in place) */
     } in[TL_MAX_IO];
     _Alignas(16) char attr[512];

@@ -27,8 +27,8 @@ tl_tensor *tl_expand_(tl_tensor *x, tl_shape shape, const char *site);
 /* n views of sizes[i] along axis; the sizes add up to the axis. One op: its gradient is one concat. n ≤ 16. */
 tl_status tl_split_(tl_tensor *x, int axis, const tl_dim *sizes, int n, tl_tensor *out[], const char *site);
 /* ---- copies ---- */
-tl_tensor *tl_copy_(tl_tensor *x, const char *site);       /* contiguous, new storage */
-tl_tensor *tl_contiguous_(tl_tensor *x, const char *site); /* x itself if it is contiguous already */
+tl_tensor *tl_copy_(tl_tensor *x, const char *site);                 /* contiguous, new storage */
+tl_tensor *tl_contiguous_(tl_tensor *x, const char *site);           /* x itself if it is contiguous already */
 tl_tensor *tl_cast_(tl_tensor *x, tl_dtype dtype, const char *site); /* x itself if it has that dtype */
 tl_tensor *tl_concat_(tl_tensor *const x[], int n, int axis, const char *site); /* n ≤ 16 */
 
@@ -54,7 +54,7 @@ tl_tensor *tl_silu_(tl_tensor *x, const char *site);
 tl_tensor *tl_sum_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
 tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
 tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* no gradient */
-tl_tensor *tl_argmax_(tl_tensor *x, const char *site); /* i64, along the last axis, first of equals; no gradient */
+tl_tensor *tl_argmax_(tl_tensor *x, const char *site);     /* i64, along the last axis, first of equals; no gradient */
 tl_tensor *tl_square_sum_(tl_tensor *x, const char *site); /* Σx² in f64, one element; no gradient */
 
 /* ---- products ---- */
@@ -119,11 +119,12 @@ typedef struct tl_adamw_options {
 } tl_adamw_options;
 tl_status tl_adamw_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *m, tl_tensor *v, tl_tensor *copy,
                            const tl_adamw_options *options, const char *site);
-tl_status tl_sgd_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *momentum, tl_tensor *copy, double lr, double factor,
-                         double weight_decay, bool nesterov, bool first, const char *site); /* momentum may be NULL */
+/* momentum may be NULL where its factor is 0; first: the buffer starts as the gradient. */
+tl_status tl_sgd_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *momentum, tl_tensor *copy, double lr,
+                         double factor, double weight_decay, bool nesterov, bool first, const char *site);
 /* The lecture's AdaGrad: s += g²; θ −= lr·g/sqrt(s + ε). */
-tl_status tl_adagrad_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *sum, tl_tensor *copy, double lr, double epsilon,
-                             const char *site);
+tl_status tl_adagrad_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *sum, tl_tensor *copy, double lr,
+                             double epsilon, const char *site);
 
 /* ---- communication ---- */
 /* Sum over `ranks` ranks, in place, times 1/ranks when mean. On meta it books 2·(ranks−1)/ranks of its bytes as sent (ring).
@@ -181,6 +182,10 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
     tl_truncated_normal_((x), (mean), (std), (cut), (name), (first), TL_HERE)
 #define tl_uniform(x, low, high, name, first) tl_uniform_((x), (low), (high), (name), (first), TL_HERE)
 #define tl_adamw_update(p, g, m, v, copy, options) tl_adamw_update_((p), (g), (m), (v), (copy), (options), TL_HERE)
+#define tl_sgd_update(p, g, momentum, copy, lr, factor, weight_decay, nesterov, first)                                 \
+    tl_sgd_update_((p), (g), (momentum), (copy), (lr), (factor), (weight_decay), (nesterov), (first), TL_HERE)
+#define tl_adagrad_update(p, g, sum, copy, lr, epsilon)                                                                \
+    tl_adagrad_update_((p), (g), (sum), (copy), (lr), (epsilon), TL_HERE)
 #define tl_all_reduce(x, ranks, mean) tl_all_reduce_((x), (ranks), (mean), TL_HERE)
 
 #ifdef __cplusplus

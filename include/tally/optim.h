@@ -15,13 +15,14 @@ typedef enum tl_optimizer_kind { TL_OPTIM_NONE, TL_OPTIM_SGD, TL_OPTIM_ADAGRAD, 
 typedef struct tl_optimizer_options {
     tl_optimizer_kind kind;
     double lr;
-    double beta1, beta2, epsilon, weight_decay; /* adamw; adagrad and sgd use epsilon and weight_decay where they have one */
-    double momentum;                            /* sgd; 0: no buffer */
+    double beta1, beta2, epsilon,
+        weight_decay; /* adamw; adagrad and sgd use epsilon and weight_decay where they have one */
+    double momentum;  /* sgd; 0: no buffer */
     bool nesterov;
-    bool cs336_order;    /* adamw: CS336's order instead of PyTorch's (Loshchilov & Hutter 2019 as torch.optim.AdamW) */
-    bool decay_all;      /* decay norms and biases too */
-    bool master;         /* keep an fp32 copy of every parameter (category master), updated in its place */
-    bool state_f32;      /* states in f32 whatever the parameter's dtype; else the parameter's (PyTorch) */
+    bool cs336_order; /* adamw: CS336's order instead of PyTorch's (Loshchilov & Hutter 2019 as torch.optim.AdamW) */
+    bool decay_all;   /* decay norms and biases too */
+    bool master;      /* keep an fp32 copy of every parameter (category master), updated in its place */
+    bool state_f32;   /* states in f32 whatever the parameter's dtype; else the parameter's (PyTorch) */
 } tl_optimizer_options;
 
 /* adamw: lr 1e-3, betas 0.9 0.999, ε 1e-8, decay 0.01 (torch.optim.AdamW). sgd: lr 1e-2. adagrad: lr 1e-2, ε 1e-5 (lecture). */
@@ -30,7 +31,8 @@ const char *tl_optimizer_name(tl_optimizer_kind kind);
 
 typedef struct tl_optimizer tl_optimizer;
 /* Parameters may occur once each. A master copy is made here, states with the first step. NULL with the context's error. */
-tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count, const tl_optimizer_options *options);
+tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
+                               const tl_optimizer_options *options);
 void tl_optimizer_free(tl_optimizer *optimizer);
 /* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. */
 tl_status tl_optimizer_step(tl_optimizer *optimizer, double lr) TL_MUST_CHECK;

@@ -32,8 +32,8 @@ typedef struct tl_ctx_options {
     const struct tl_kernels *kernels; /* NULL: the device meta (sizes, no bytes) */
     const tl_allocator *allocator;    /* NULL: malloc. One call of kind TL_ALLOC_STORAGE per storage */
     int threads;                      /* 0 is 1. An input of the plan: each has one scratch block, on every device */
-    int64_t scratch_bytes;            /* per thread; 0 is 2 MiB; TL_NO_SCRATCH: none (meta only: another device's plan) */
-    bool formulas;                    /* keep polynomials beside sizes; off costs nothing */
+    int64_t scratch_bytes; /* per thread; 0 is 2 MiB; TL_NO_SCRATCH: none (meta only: another device's plan) */
+    bool formulas;         /* keep polynomials beside sizes; off costs nothing */
     uint64_t seed_init, seed_data, seed_dropout;
 } tl_ctx_options;
 
@@ -68,7 +68,7 @@ tl_dim tl_dim_named(tl_dim dim, const char *axis);
 tl_dim tl_dim_mul(tl_ctx *ctx, tl_dim a, tl_dim b);
 tl_dim tl_dim_add(tl_ctx *ctx, tl_dim a, tl_dim b);
 tl_dim tl_dim_div(tl_ctx *ctx, tl_dim a, tl_dim b);
-/* a/b rounded up. No polynomial rounds, so a formula's result is a new symbol defined as "ceil((B*T)/64)"; the same
+/* a/b rounded up. No polynomial rounds, so a formula's result is a new symbol defined as "ceil((B·T)/64)"; the same
  * definition gives the same symbol again. */
 tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b);
 
@@ -78,23 +78,34 @@ typedef struct tl_shape {
 } tl_shape;
 /* ndim dims; more than TL_MAX_NDIM is an error in ctx and ndim −1. */
 tl_shape tl_shape_of(tl_ctx *ctx, int ndim, const tl_dim *dims);
-#define TL_SHAPE(ctx, ...) tl_shape_of((ctx), (int)(sizeof((tl_dim[]){__VA_ARGS__}) / sizeof(tl_dim)), (tl_dim[]){__VA_ARGS__})
+#define TL_SHAPE(ctx, ...)                                                                                             \
+    tl_shape_of((ctx), (int)(sizeof((tl_dim[]){__VA_ARGS__}) / sizeof(tl_dim)), (tl_dim[]){__VA_ARGS__})
 
 /* ---- tensors ---- */
 /* What bytes are for. */
 typedef enum tl_category {
-    TL_PARAM, TL_GRAD, TL_MASTER, TL_OPTIM, TL_SAVED, TL_WORK, TL_CACHE, TL_DATA, TL_COMM, TL_CATEGORY_COUNT
+    TL_PARAM,
+    TL_GRAD,
+    TL_MASTER,
+    TL_OPTIM,
+    TL_SAVED,
+    TL_WORK,
+    TL_CACHE,
+    TL_DATA,
+    TL_COMM,
+    TL_CATEGORY_COUNT
 } tl_category;
 const char *tl_category_name(tl_category category);
 
 /* A new tensor with undefined contents (poisoned nowhere: fill it). Zero sizes are allowed, negative ones are not. */
 tl_tensor *tl_empty(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category category);
 /* A copy of `count` host elements of `dtype`; count must equal the number of elements. On meta the values are not read. */
-tl_tensor *tl_from_data(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category category, const void *data, int64_t count);
+tl_tensor *tl_from_data(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category category, const void *data,
+                        int64_t count);
 
-void tl_free(tl_tensor *t);           /* gives up a kept handle; NULL allowed */
-tl_tensor *tl_keep(tl_tensor *t);     /* out of its scope: the caller owns it now. Returns t */
-void tl_release(tl_tensor *t);        /* the scope's hold ends now */
+void tl_free(tl_tensor *t);       /* gives up a kept handle; NULL allowed */
+tl_tensor *tl_keep(tl_tensor *t); /* out of its scope: the caller owns it now. Returns t */
+void tl_release(tl_tensor *t);    /* the scope's hold ends now */
 void tl_scope_begin(tl_ctx *ctx);
 void tl_scope_end(tl_ctx *ctx);
 /* Ends the scope, hands `carried` to the outer one and puts it in *x; what *x held in the outer scope is released. */
@@ -105,7 +116,7 @@ int tl_tensor_ndim(const tl_tensor *t);
 int64_t tl_tensor_size(const tl_tensor *t, int axis); /* axis may be negative; out of range: −1 and the error sticks */
 int64_t tl_tensor_stride(const tl_tensor *t, int axis);
 int64_t tl_tensor_offset(const tl_tensor *t);
-int64_t tl_tensor_count(const tl_tensor *t);  /* number of elements */
+int64_t tl_tensor_count(const tl_tensor *t); /* number of elements */
 const tl_shape *tl_tensor_shape(const tl_tensor *t);
 bool tl_tensor_is_contiguous(const tl_tensor *t);
 bool tl_tensor_shares_storage(const tl_tensor *a, const tl_tensor *b);
@@ -131,7 +142,13 @@ void tl_tensor_clear_grad(tl_tensor *t);
 
 /* ---- where we are: phases, modules, repetition ---- */
 typedef enum tl_phase {
-    TL_PHASE_INIT, TL_PHASE_LOAD, TL_PHASE_FORWARD, TL_PHASE_LOSS, TL_PHASE_BACKWARD, TL_PHASE_STEP, TL_PHASE_SAVE,
+    TL_PHASE_INIT,
+    TL_PHASE_LOAD,
+    TL_PHASE_FORWARD,
+    TL_PHASE_LOSS,
+    TL_PHASE_BACKWARD,
+    TL_PHASE_STEP,
+    TL_PHASE_SAVE,
     TL_PHASE_COUNT
 } tl_phase;
 const char *tl_phase_name(tl_phase phase);

@@ -16,7 +16,7 @@ typedef struct tl_train_options {
     int64_t ranks;        /* data-parallel group; more than 1 on meta only */
     tl_dtype dtype;       /* of parameters and activations */
     tl_optimizer_options optimizer;
-    double clip;          /* global gradient norm; 0: none */
+    double clip; /* global gradient norm; 0: none */
 } tl_train_options;
 
 /* One micro-batch: input and target tensors (category data) made in the current scope. tokens i32 [B,T], targets i32 [B,T];
@@ -24,7 +24,8 @@ typedef struct tl_train_options {
 typedef struct tl_batch {
     tl_tensor *input, *target;
 } tl_batch;
-typedef tl_status tl_batch_source(void *user, tl_ctx *ctx, const tl_train_options *options, int64_t micro, tl_batch *batch);
+typedef tl_status tl_batch_source(void *user, tl_ctx *ctx, const tl_train_options *options, int64_t micro,
+                                  tl_batch *batch);
 
 typedef struct tl_trainer tl_trainer;
 /* Net and optimizer in `ctx` (phase init). NULL with the context's error. Free it before the context. */
@@ -40,8 +41,8 @@ typedef struct tl_step_result {
 /* Ledger log restarted; A × (batch, forward, loss, backward); gradients reduced over ranks; clipped; optimizer step;
  * gradients let go. A loss that is not finite stops before the optimizer step. `source` NULL: tensors of the right shapes
  * with no particular contents (meta). */
-tl_status tl_trainer_step(tl_trainer *trainer, tl_batch_source *source, void *user, double lr, tl_step_result *result)
-    TL_MUST_CHECK;
+tl_status tl_trainer_step(tl_trainer *trainer, tl_batch_source *source, void *user, double lr,
+                          tl_step_result *result) TL_MUST_CHECK;
 
 /* The shapes of a micro-batch, in the account's symbols B and T. */
 tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options *options, tl_batch *batch);

@@ -29,14 +29,14 @@ tl_status tl_parse_number(const char *text, double low, double high, double *val
 
 /* Each writes into `buffer` (at least TL_TEXT bytes) and returns it. Three or four significant digits. */
 #define TL_TEXT 64
-char *tl_text_count(double value, char *buffer);                    /* "8.03 B" "405.9 B" "1.23 M" "512" */
-char *tl_text_bytes(double bytes, tl_units units, char *buffer);    /* "61.2 MB" or "58.4 MiB" */
-char *tl_text_flops(double flops, char *buffer);                    /* "4.51 TFLOPs"  (a count)   */
-char *tl_text_rate(double flop_per_second, char *buffer);           /* "989.4 TFLOP/s" (a rate)  */
-char *tl_text_bandwidth(double bytes_per_second, char *buffer);     /* "3.35 TB/s" */
-char *tl_text_duration(double seconds, char *buffer);               /* "8.70 us" "12.9 ms" "3.2 h" "143.9 days" "17.4 years" */
-char *tl_text_grouped(tl_u128 value, char *buffer);                 /* "1,557,611,200": every digit */
-char *tl_text_power(double value, char *buffer);                    /* "6.3e24" */
+char *tl_text_count(double value, char *buffer);                 /* "8.03 B" "405.9 B" "1.23 M" "512" */
+char *tl_text_bytes(double bytes, tl_units units, char *buffer); /* "61.2 MB" or "58.4 MiB" */
+char *tl_text_flops(double flops, char *buffer);                 /* "4.51 TFLOPs"  (a count)   */
+char *tl_text_rate(double flop_per_second, char *buffer);        /* "989.4 TFLOP/s" (a rate)  */
+char *tl_text_bandwidth(double bytes_per_second, char *buffer);  /* "3.35 TB/s" */
+char *tl_text_duration(double seconds, char *buffer); /* "8.70 us" "12.9 ms" "3.2 h" "143.9 days" "17.4 years" */
+char *tl_text_grouped(tl_u128 value, char *buffer);   /* "1,557,611,200": every digit */
+char *tl_text_power(double value, char *buffer);      /* "6.3e24" */
 
 #ifdef __cplusplus
 }

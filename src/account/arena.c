@@ -81,9 +81,7 @@ void tl_arena_free(tl_arena *a) {
     base.release(base.self, a, sizeof *a, TL_ALLOC_HOST);
 }
 
-tl_allocator tl_arena_allocator(tl_arena *a) {
-    return (tl_allocator){arena_alloc, arena_release, a};
-}
+tl_allocator tl_arena_allocator(tl_arena *a) { return (tl_allocator){arena_alloc, arena_release, a}; }
 
 tl_status tl_arena_use(tl_arena *a, const tl_arena_plan *plan, tl_error *error) {
     drop(a);
@@ -113,6 +111,4 @@ void tl_arena_step_begin(tl_arena *a) {
     a->following = a->block != NULL && a->live == 0;
 }
 
-int64_t tl_arena_unplanned(const tl_arena *a) {
-    return a->unplanned;
-}
+int64_t tl_arena_unplanned(const tl_arena *a) { return a->unplanned; }

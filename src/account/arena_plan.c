@@ -17,9 +17,7 @@ typedef struct planner {
     int64_t size_capacity;
 } planner;
 
-static int64_t aligned(int64_t bytes) {
-    return (bytes + TL_ALIGN - 1) & ~(int64_t)(TL_ALIGN - 1);
-}
+static int64_t aligned(int64_t bytes) { return (bytes + TL_ALIGN - 1) & ~(int64_t)(TL_ALIGN - 1); }
 
 static int64_t take(planner *p, int64_t bytes) {
     int64_t best = -1;

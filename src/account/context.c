@@ -37,3 +37,5 @@ void tl_ctx_free(tl_ctx *ctx) {
     tl_ledger_detach(ctx);
     tl_ctx_free_bare(ctx);
 }
+
+const char *tl_ctx_device(const tl_ctx *ctx) { return ctx->kernels ? ctx->kernels->name : "meta"; }

@@ -166,21 +166,13 @@ void tl_ledger_op(tl_ctx *ctx, const tl_op_record *r) {
 
 /* ---- questions ---- */
 
-int64_t tl_ledger_live(const tl_ctx *ctx, tl_category category) {
-    return ctx->ledger->live[category];
-}
+int64_t tl_ledger_live(const tl_ctx *ctx, tl_category category) { return ctx->ledger->live[category]; }
 
-int64_t tl_ledger_live_total(const tl_ctx *ctx) {
-    return ctx->ledger->total;
-}
+int64_t tl_ledger_live_total(const tl_ctx *ctx) { return ctx->ledger->total; }
 
-int64_t tl_ledger_high(const tl_ctx *ctx, tl_category category) {
-    return ctx->ledger->high[category];
-}
+int64_t tl_ledger_high(const tl_ctx *ctx, tl_category category) { return ctx->ledger->high[category]; }
 
-int64_t tl_ledger_allocations(const tl_ctx *ctx) {
-    return ctx->ledger->allocations;
-}
+int64_t tl_ledger_allocations(const tl_ctx *ctx) { return ctx->ledger->allocations; }
 
 void tl_ledger_counts(const tl_ctx *ctx, tl_phase phase, tl_counts *counts) {
     *counts = ctx->ledger->counts[(unsigned)phase <= TL_PHASE_COUNT ? phase : TL_PHASE_ALL];
@@ -197,9 +189,7 @@ static void describe(const tl_ctx *ctx, const tl_moment *moment, tl_peak *peak) 
     peak->user_site = moment->place.user_site;
 }
 
-void tl_ledger_peak(const tl_ctx *ctx, tl_peak *peak) {
-    describe(ctx, &ctx->ledger->peak, peak);
-}
+void tl_ledger_peak(const tl_ctx *ctx, tl_peak *peak) { describe(ctx, &ctx->ledger->peak, peak); }
 
 void tl_ledger_phase_peak(const tl_ctx *ctx, tl_phase phase, tl_peak *peak) {
     if ((unsigned)phase >= TL_PHASE_COUNT)
@@ -227,6 +217,7 @@ void tl_ledger_each_op(const tl_ctx *ctx, tl_op_visitor *visit, void *user) {
             .read = r->read,
             .written = r->written,
             .sent = r->sent,
+            .output = r->output,
             .workspace_bytes = r->workspace_bytes,
             .m = r->m,
             .n = r->n,

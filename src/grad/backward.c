@@ -67,8 +67,8 @@ static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
     for (int i = 0; i < node->n_kept; i++) {
         const tl_kept *k = &node->kept[i];
         if (k->tensor->storage->version != k->version)
-            return tl_ctx_fail(ctx, TL_ERR_STATE, "%s (%s): a tensor saved for backward was changed since", node->op->name,
-                               node->site);
+            return tl_ctx_fail(ctx, TL_ERR_STATE, "%s (%s): a tensor saved for backward was changed since",
+                               node->op->name, node->site);
         if (k->slot < TL_MAX_IO)
             saved->in[k->slot] = k->tensor;
         else
@@ -94,12 +94,13 @@ static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
             continue;
         if (!tl_shape_equal(&gin[i]->shape, &node->in_shape[i]) || gin[i]->dtype != node->in_dtype[i]) {
             char a[200], b[160];
-            return tl_ctx_fail(ctx, TL_ERR_SHAPE, "%s (%s): the gradient of input %d is %s, the input %s%s", node->op->name,
-                               node->site, i, tl_tensor_text(gin[i], a, sizeof a), tl_dtype_name(node->in_dtype[i]),
-                               tl_shape_text(&node->in_shape[i], b, sizeof b));
+            return tl_ctx_fail(ctx, TL_ERR_SHAPE, "%s (%s): the gradient of input %d is %s, the input %s%s",
+                               node->op->name, node->site, i, tl_tensor_text(gin[i], a, sizeof a),
+                               tl_dtype_name(node->in_dtype[i]), tl_shape_text(&node->in_shape[i], b, sizeof b));
         }
-        status = edge->leaf ? arrive_at_leaf(ctx, edge->leaf, gin[i], node->site)
-                            : arrive_at_node(ctx, &ctx->tape->nodes[edge->node]->gout[edge->output], gin[i], node->site);
+        status = edge->leaf
+                     ? arrive_at_leaf(ctx, edge->leaf, gin[i], node->site)
+                     : arrive_at_node(ctx, &ctx->tape->nodes[edge->node]->gout[edge->output], gin[i], node->site);
     }
     return status;
 }
@@ -137,7 +138,8 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
         return tl_ctx_fail(ctx, TL_ERR_SHAPE, "backward starts from one element, not from %s",
                            tl_tensor_text(loss, text, sizeof text));
     if (!ctx->tape || loss->generation != ctx->tape->generation)
-        return tl_ctx_fail(ctx, TL_ERR_STATE, "nothing that leads to %s was recorded (tl_record, tl_tensor_require_grad)",
+        return tl_ctx_fail(ctx, TL_ERR_STATE,
+                           "nothing that leads to %s was recorded (tl_record, tl_tensor_require_grad)",
                            tl_tensor_text(loss, text, sizeof text));
     tl_place before = ctx->place;
     const char *phase_site = ctx->phase_site;

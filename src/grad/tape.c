@@ -171,10 +171,6 @@ tl_status tl_record(tl_ctx *ctx, bool on) {
     return TL_OK;
 }
 
-bool tl_is_recording(const tl_ctx *ctx) {
-    return ctx->recording;
-}
+bool tl_is_recording(const tl_ctx *ctx) { return ctx->recording; }
 
-int64_t tl_tape_nodes(const tl_ctx *ctx) {
-    return ctx->tape ? ctx->tape->count : 0;
-}
+int64_t tl_tape_nodes(const tl_ctx *ctx) { return ctx->tape ? ctx->tape->count : 0; }

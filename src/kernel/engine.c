@@ -8,8 +8,8 @@ tl_status tl_engine_create(const tl_allocator *allocator, int threads, void *scr
     *engine = NULL;
     if (threads < 1 || scratch_bytes < 0 || (scratch == NULL && scratch_bytes > 0))
         return tl_fail(error, TL_ERR_ARGUMENT,
-                       "an engine of %d threads with %lld scratch bytes each: needs at least 1 thread and its scratch", threads,
-                       (long long)scratch_bytes);
+                       "an engine of %d threads with %lld scratch bytes each: needs at least 1 thread and its scratch",
+                       threads, (long long)scratch_bytes);
     const tl_allocator *from = allocator ? allocator : tl_allocator_default();
     tl_engine *e = from->alloc(from->self, sizeof *e, 64, TL_ALLOC_HOST);
     if (!e)

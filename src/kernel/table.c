@@ -52,9 +52,10 @@ const tl_kernels *tl_kernels_for_cpu(const char *isa_or_null, tl_error *error) {
         }
     }
     if (known >= 0)
-        tl_fail(error, TL_ERR_UNSUPPORTED, "instruction set '%s' (TALLY_ISA): this processor does not have it; it has %s",
-                wanted, have);
+        tl_fail(error, TL_ERR_UNSUPPORTED,
+                "instruction set '%s' (TALLY_ISA): this processor does not have it; it has %s", wanted, have);
     else
-        tl_fail(error, TL_ERR_NOT_FOUND, "instruction set '%s' (TALLY_ISA): unknown; this processor has %s", wanted, have);
+        tl_fail(error, TL_ERR_NOT_FOUND, "instruction set '%s' (TALLY_ISA): unknown; this processor has %s", wanted,
+                have);
     return NULL;
 }

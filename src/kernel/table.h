@@ -15,6 +15,7 @@
 #ifndef TALLY_KERNEL_TABLE_H
 #define TALLY_KERNEL_TABLE_H
 
+#include "tally/cpu.h"
 #include "tally/dtype.h"
 
 #ifndef TL_MAX_NDIM
@@ -78,10 +79,10 @@ typedef struct tl_norm_attr {
     double epsilon;
 } tl_norm_attr;
 typedef struct tl_rotary_attr {
-    double theta;        /* base, 10000 */
-    int64_t first;       /* position of row 0 */
-    bool interleaved;    /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
-    bool inverse;        /* rotate back: the gradient */
+    double theta;     /* base, 10000 */
+    int64_t first;    /* position of row 0 */
+    bool interleaved; /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
+    bool inverse;     /* rotate back: the gradient */
     /* Llama-3.1's frequency scaling; factor 0 when absent */
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
@@ -90,11 +91,11 @@ typedef struct tl_loss_attr {
     int64_t ignore_index;
 } tl_loss_attr;
 typedef struct tl_random_attr {
-    uint64_t seed;      /* key, with stream */
-    uint64_t stream;    /* hash of (kind of stream, name) */
-    uint64_t first;     /* global index of element 0 */
-    double a, b;        /* normal: mean, std; uniform: low, high; truncated: mean, std; dropout: probability, unused */
-    double cut;         /* truncated normal: cut at ±cut standard deviations */
+    uint64_t seed;   /* key, with stream */
+    uint64_t stream; /* hash of (kind of stream, name) */
+    uint64_t first;  /* global index of element 0 */
+    double a, b;     /* normal: mean, std; uniform: low, high; truncated: mean, std; dropout: probability, unused */
+    double cut;      /* truncated normal: cut at ±cut standard deviations */
 } tl_random_attr;
 typedef struct tl_sgd_attr {
     double lr, momentum, weight_decay;
@@ -105,21 +106,21 @@ typedef struct tl_adagrad_attr {
 } tl_adagrad_attr;
 typedef struct tl_adamw_attr {
     double lr, beta1, beta2, epsilon, weight_decay;
-    int64_t step;      /* from 1 */
-    bool cs336;        /* CS336's order: α_t = lr·sqrt(1−β2^t)/(1−β1^t); θ −= α_t·m/(sqrt(v)+ε); then θ −= lr·λ·θ.
+    int64_t step; /* from 1 */
+    bool cs336; /* CS336's order: α_t = lr·sqrt(1−β2^t)/(1−β1^t); θ −= α_t·m/(sqrt(v)+ε); then θ −= lr·λ·θ.
                           PyTorch's: θ −= lr·λ·θ; θ −= lr/(1−β1^t) · m / (sqrt(v)/sqrt(1−β2^t) + ε) */
 } tl_adamw_attr;
 
 /* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
 
-typedef struct tl_kernels {
+struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     const char *name; /* "portable", "avx2", "avx512" */
 
     /* The engine: `scratch` is `threads` blocks of scratch_bytes each, 64-byte aligned, owned by the caller. The calling
      * thread is thread 0. threads ≥ 1. Products must fit the blocks. */
-    tl_status (*engine_open)(const tl_allocator *allocator, int threads, void *scratch, int64_t scratch_bytes, tl_engine **engine,
-                             tl_error *error);
+    tl_status (*engine_open)(const tl_allocator *allocator, int threads, void *scratch, int64_t scratch_bytes,
+                             tl_engine **engine, tl_error *error);
     void (*engine_close)(tl_engine *engine);
 
     void (*product)(const tl_product *product);
@@ -163,7 +164,7 @@ typedef struct tl_kernels {
     tl_kernel *embedding;
     /* in: ids, gradient […,D] → out[0] table gradient [V,D], zeroed first; rows added in order of position. */
     tl_kernel *embedding_backward;
-    /* in: logits[R,V], targets[R] → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[R]
+    /* in: logits[…,V], targets[…] (R rows in all) → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[…]
      * log-sum-exp (f64 for f64), out[2] f32[1] the number of counted targets (n_out 1: inference; then work holds R floats/doubles). All ignored:
      * loss 0. Target outside [0,V) and ≠ ignore_index: a fault. tl_loss_attr. */
     tl_kernel *cross_entropy;
@@ -182,14 +183,10 @@ typedef struct tl_kernels {
 
     /* Optimizer updates: one pass. in[0] gradient, out[0] parameter (in place), then states. Where a master copy exists it is
      * out[0] and out[n_out−1] is the low-precision parameter, written from it. States may have another float dtype. */
-    tl_kernel *sgd;     /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
-    tl_kernel *adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
-    tl_kernel *adamw;   /* out: parameter, m, v, [copy] */
-} tl_kernels;
-
-/* The best table for this machine. TALLY_ISA=portable|avx2|avx512 in the environment overrides; an unknown or
- * unavailable name is an error that lists what there is. */
-const tl_kernels *tl_kernels_for_cpu(const char *isa_or_null, tl_error *error);
-const tl_kernels *tl_kernels_portable(void); /* reference: plain loops, own product, one body */
+    tl_kernel *sgd; /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
+    tl_kernel *
+        adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
+    tl_kernel *adamw; /* out: parameter, m, v, [copy] */
+};
 
 #endif

@@ -12,7 +12,8 @@ static bool build_block(tl_net *net, int64_t i) {
     const tl_symbols *s = &net->symbols;
     tl_block *b = &net->blocks[i];
     double std = net->model.init_std;
-    double scaled = std / tl_square_root(2.0 * (double)net->model.layers); /* residual projections: GPT-2, section 2.3 */
+    double scaled =
+        std / tl_square_root(2.0 * (double)net->model.layers); /* residual projections: GPT-2, section 2.3 */
     long long n = (long long)i;
     snprintf(path, sizeof path, "h.%lld.ln_1", n);
     bool ok = tl_net_norm(net, &b->norm_1, path, true);
@@ -47,7 +48,8 @@ static bool gpt2_build(tl_net *net) {
     }
     ok = ok && tl_net_norm(net, &net->final_norm, "ln_f", true);
     if (ok && !net->model.tied)
-        ok = (net->head = tl_net_parameter(net, "lm_head.weight", TL_SHAPE(ctx, s->V, s->D), normal, true, true)) != NULL;
+        ok = (net->head = tl_net_parameter(net, "lm_head.weight", TL_SHAPE(ctx, s->V, s->D), normal, true, true)) !=
+             NULL;
     return ok;
 }
 
@@ -61,20 +63,20 @@ static tl_tensor *attention(tl_net *net, const tl_block *b, tl_tensor *x) {
     tl_shape heads = TL_SHAPE(ctx, shape->dim[0], shape->dim[1], s->H, s->K);
     tl_tensor *part[3] = {0};
     tl_dim widths[3] = {s->D, s->D, s->D};
-    tl_tensor *fused = tl_linear(x, b->attention.q, b->attention.q_bias);
+    tl_tensor *fused = tl_apply_linear(net, "c_attn", x, b->attention.q, b->attention.q_bias);
     if (fused)
         tl_split(fused, -1, widths, 3, part);
     for (int i = 0; i < 3; i++)
         part[i] = tl_transpose(tl_view(part[i], heads), 1, 2);
     tl_tensor *mixed = tl_eager_attention(net, part[0], part[1], part[2]);
-    tl_tensor *y = tl_linear(mixed, b->attention.out, b->attention.out_bias);
+    tl_tensor *y = tl_apply_linear(net, "c_proj", mixed, b->attention.out, b->attention.out_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "attention.residual"));
 }
 
 static tl_tensor *mlp(tl_net *net, const tl_block *b, tl_tensor *x) {
     tl_enter(net, "mlp", -1);
-    tl_tensor *up = tl_linear(x, b->mlp.up, b->mlp.up_bias);
-    tl_tensor *y = tl_linear(tl_activate(net, up), b->mlp.down, b->mlp.down_bias);
+    tl_tensor *up = tl_apply_linear(net, "c_fc", x, b->mlp.up, b->mlp.up_bias);
+    tl_tensor *y = tl_apply_linear(net, "c_proj", tl_activate(net, up), b->mlp.down, b->mlp.down_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "mlp.residual"));
 }
 

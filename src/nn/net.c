@@ -6,15 +6,16 @@
 #include <stdio.h>
 #include <string.h>
 
-double tl_square_root(double x) {
-    return __builtin_sqrt(x);
-}
+double tl_square_root(double x) { return __builtin_sqrt(x); }
 
 static const tl_family_code *family_code(tl_family family) {
     switch (family) {
-    case TL_FAMILY_GPT2: return &tl_family_gpt2;
-    case TL_FAMILY_LLAMA: return &tl_family_llama;
-    case TL_FAMILY_CRUNCHER: return &tl_family_cruncher;
+    case TL_FAMILY_GPT2:
+        return &tl_family_gpt2;
+    case TL_FAMILY_LLAMA:
+        return &tl_family_llama;
+    case TL_FAMILY_CRUNCHER:
+        return &tl_family_cruncher;
     }
     return NULL;
 }
@@ -28,8 +29,8 @@ static void make_symbols(tl_net *net) {
     s->D = tl_dim_symbol(ctx, "D", m->width, m->source_width.text);
     if (m->family == TL_FAMILY_CRUNCHER)
         return;
-    bool plain = m->family == TL_FAMILY_GPT2 || (m->rope_interleaved && m->kv_heads == m->heads &&
-                                                  m->head_size * m->heads == m->width);
+    bool plain = m->family == TL_FAMILY_GPT2 ||
+                 (m->rope_interleaved && m->kv_heads == m->heads && m->head_size * m->heads == m->width);
     s->H = tl_dim_symbol(ctx, "H", m->heads, m->source_heads.text);
     s->G = plain ? s->H : tl_dim_symbol(ctx, "G", m->kv_heads, m->source_kv_heads.text);
     s->K = plain ? tl_dim_div(ctx, s->D, s->H) : tl_dim_symbol(ctx, "K", m->head_size, m->source_head_size.text);
@@ -85,13 +86,9 @@ void tl_net_free(tl_net *net) {
     tl_host_free(ctx, net, sizeof *net);
 }
 
-const tl_model *tl_net_model(const tl_net *net) {
-    return &net->model;
-}
+const tl_model *tl_net_model(const tl_net *net) { return &net->model; }
 
-const tl_symbols *tl_net_symbols(const tl_net *net) {
-    return &net->symbols;
-}
+const tl_symbols *tl_net_symbols(const tl_net *net) { return &net->symbols; }
 
 int tl_net_parameters(const tl_net *net, const tl_parameter **list) {
     *list = net->parameters;
@@ -118,13 +115,9 @@ void tl_net_count(const tl_net *net, tl_parameter_count *count) {
         count->untied += tl_tensor_count(net->token_table);
 }
 
-void tl_net_train(tl_net *net, bool on) {
-    net->training = on;
-}
+void tl_net_train(tl_net *net, bool on) { net->training = on; }
 
-tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
-    return input ? net->code->forward(net, input) : NULL;
-}
+tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) { return input ? net->code->forward(net, input) : NULL; }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
     tl_ctx *ctx = net->ctx;
@@ -158,8 +151,7 @@ tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_st
         tl_free(t);
         return NULL;
     }
-    net->parameters[net->count++] =
-        (tl_parameter){.name = copy, .tensor = t, .decay = decay, .embedding = embedding};
+    net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = decay, .embedding = embedding};
     if (!start_values(net, t, name, start))
         return NULL;
     tl_tensor_require_grad(t, true);
@@ -178,10 +170,12 @@ bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, bool bias) {
     return norm->bias != NULL;
 }
 
-tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias, tl_tensor **bias_out) {
+tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias,
+                         tl_tensor **bias_out) {
     char name[160];
     snprintf(name, sizeof name, "%s.weight", path);
-    tl_tensor *w = tl_net_parameter(net, name, TL_SHAPE(net->ctx, out, in), (tl_start){TL_START_NORMAL, std}, true, false);
+    tl_tensor *w =
+        tl_net_parameter(net, name, TL_SHAPE(net->ctx, out, in), (tl_start){TL_START_NORMAL, std}, true, false);
     if (w && bias) {
         snprintf(name, sizeof name, "%s.bias", path);
         *bias_out = tl_net_parameter(net, name, TL_SHAPE(net->ctx, out), (tl_start){TL_START_ZERO, 0}, false, false);

@@ -60,7 +60,8 @@ tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_st
 /* name: the whole path, e.g. "%s.%d.attn.c_attn.weight" is composed by the family. */
 bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, bool bias);
 /* A weight [out, in] and, if `bias`, a bias [out], named path.weight and path.bias. */
-tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias, tl_tensor **bias_out);
+tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, double std, bool bias,
+                         tl_tensor **bias_out);
 
 /* Module brackets with a scope: enter; …; return tl_leave(net, result). */
 void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site);
@@ -68,6 +69,10 @@ void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site);
 tl_tensor *tl_leave(tl_net *net, tl_tensor *result);
 
 tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_tensor *x);
+/* A linear layer as a module of its own, named as in the checkpoint: so the account tells q_proj from o_proj. */
+tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
+                            const char *site);
+#define tl_apply_linear(net, name, x, w, bias) tl_apply_linear_((net), (name), (x), (w), (bias), TL_HERE)
 /* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);

@@ -37,7 +37,8 @@ static tl_status clip_forward(const tl_sig *sig, tl_args *args) {
 }
 
 static void clip_sample(uint64_t seed, tl_case *c) {
-    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){1 + tl_sample_below(&seed, 5), tl_sample_below(&seed, 40)});
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2,
+                    (int64_t[]){1 + tl_sample_below(&seed, 5), tl_sample_below(&seed, 40)});
     tl_sample_input(c, TL_F64, TL_FILL_POSITIVE, 0, NULL);
     c->in[0].fixed_layout = true;
     c->in[1].fixed_dtype = true;

@@ -36,9 +36,10 @@ static tl_status check_in_place(const tl_sig *sig, const tl_output *o) {
                            "%s (%s) would write into a tensor that backward still needs; copy it first", sig->op->name,
                            sig->site);
     if (sig->recording)
-        return tl_ctx_fail(sig->ctx, TL_ERR_STATE,
-                           "%s (%s) would write into a tensor of a recorded expression; stop recording or copy it first",
-                           sig->op->name, sig->site);
+        return tl_ctx_fail(
+            sig->ctx, TL_ERR_STATE,
+            "%s (%s) would write into a tensor of a recorded expression; stop recording or copy it first",
+            sig->op->name, sig->site);
     if (tl_tensor_overlaps_itself(t))
         return tl_ctx_fail(sig->ctx, TL_ERR_STATE,
                            "%s (%s) would write through a view in which several indices are one element (an expanded "
@@ -94,6 +95,8 @@ static void book(const tl_sig *sig, const tl_cost *cost) {
     if (!cost->written_set)
         for (int i = 0; i < sig->n_out; i++)
             r.written = traffic(ctx, r.written, &sig->out[i].shape, sig->out[i].dtype);
+    if (sig->n_out && sig->out[0].alias == TL_NEW)
+        r.output = traffic(ctx, r.output, &sig->out[0].shape, sig->out[0].dtype);
     tl_ledger_op(ctx, &r);
 }
 
@@ -178,7 +181,8 @@ tl_status tl_run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, 
     if (ctx->error.status != TL_OK)
         return ctx->error.status;
     if (n_in < 0 || n_in > TL_MAX_IO || n_out > TL_MAX_IO)
-        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s (%s) takes at most %d inputs and outputs", op->name, site, TL_MAX_IO);
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s (%s) takes at most %d inputs and outputs", op->name, site,
+                           TL_MAX_IO);
     tl_sig sig;
     sig.ctx = ctx;
     sig.op = op;

@@ -17,8 +17,8 @@ void tl_unary_backward_sample(uint64_t seed, tl_case *c);
 tl_status tl_unary_grad(tl_ctx *ctx, const tl_saved *saved, const tl_op *backward, tl_tensor *const gout[],
                         tl_tensor *gin[]);
 
-tl_status tl_binary_infer(tl_sig *sig); /* broadcast; same dtype */
-void tl_binary_cost(const tl_sig *sig, tl_cost *cost); /* one FLOP an element */
+tl_status tl_binary_infer(tl_sig *sig);                                       /* broadcast; same dtype */
+void tl_binary_cost(const tl_sig *sig, tl_cost *cost);                        /* one FLOP an element */
 tl_status tl_binary_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel); /* broadcasts the arrays first */
 void tl_binary_sample(uint64_t seed, tl_case *c);
 

@@ -9,9 +9,7 @@ static tl_status gelu_tanh_forward(const tl_sig *sig, tl_args *args) {
     return tl_args_run(sig, args, args->kernels->gelu_tanh);
 }
 
-static void backward_cost(const tl_sig *sig, tl_cost *cost) {
-    tl_unary_cost(sig, cost, 16, 1);
-}
+static void backward_cost(const tl_sig *sig, tl_cost *cost) { tl_unary_cost(sig, cost, 16, 1); }
 
 static tl_status backward_forward(const tl_sig *sig, tl_args *args) {
     return tl_args_run(sig, args, args->kernels->gelu_tanh_backward);

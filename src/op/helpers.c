@@ -52,6 +52,22 @@ tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least) {
                        tl_tensor_text(sig->in[input], text, sizeof text), at_least);
 }
 
+bool tl_is_readable_matrix(const tl_tensor *x) {
+    int rows = x->shape.ndim - 2, columns = rows + 1;
+    bool many_rows = x->shape.dim[rows].size > 1, many_columns = x->shape.dim[columns].size > 1;
+    if ((many_rows && x->stride[rows] <= 0) || (many_columns && x->stride[columns] <= 0))
+        return false;
+    return !many_rows || !many_columns || x->stride[rows] == 1 || x->stride[columns] == 1;
+}
+
+tl_status tl_sig_want_readable(tl_sig *sig, int input) {
+    char text[200];
+    if (tl_is_readable_matrix(sig->in[input]))
+        return TL_OK;
+    return tl_sig_fail(sig, TL_ERR_SHAPE, "input %d is %s; one of its last two strides must be 1: copy it first", input,
+                       tl_tensor_text(sig->in[input], text, sizeof text));
+}
+
 void tl_cost_free(const tl_sig *sig, tl_cost *cost) {
     (void)sig;
     (void)cost;
@@ -140,12 +156,13 @@ tl_status tl_sig_broadcast(tl_sig *sig, int a, int b, tl_shape *shape) {
             shape->dim[to] = p;
         else {
             char left[200], right[200];
-            return tl_sig_fail(sig, TL_ERR_SHAPE,
-                               "%s and %s do not broadcast: sizes %lld and %lld meet at axis %d%s%s; equal sizes, or 1, would "
-                               "work",
-                               tl_tensor_text(sig->in[a], left, sizeof left), tl_tensor_text(sig->in[b], right, sizeof right),
-                               (long long)p.size, (long long)q.size, to, p.axis || q.axis ? " " : "",
-                               p.axis ? p.axis : (q.axis ? q.axis : ""));
+            return tl_sig_fail(
+                sig, TL_ERR_SHAPE,
+                "%s and %s do not broadcast: sizes %lld and %lld meet at axis %d%s%s; equal sizes, or 1, would "
+                "work",
+                tl_tensor_text(sig->in[a], left, sizeof left), tl_tensor_text(sig->in[b], right, sizeof right),
+                (long long)p.size, (long long)q.size, to, p.axis || q.axis ? " " : "",
+                p.axis ? p.axis : (q.axis ? q.axis : ""));
         }
     }
     return TL_OK;
@@ -162,37 +179,21 @@ void tl_array_broadcast(tl_array *array, const tl_shape *shape) {
     *array = wide;
 }
 
-tl_tensor *tl_saved_in(const tl_saved *saved, int input) {
-    return saved->in[input];
-}
+tl_tensor *tl_saved_in(const tl_saved *saved, int input) { return saved->in[input]; }
 
-tl_tensor *tl_saved_out(const tl_saved *saved, int output) {
-    return saved->out[output];
-}
+tl_tensor *tl_saved_out(const tl_saved *saved, int output) { return saved->out[output]; }
 
-const void *tl_saved_attr(const tl_saved *saved) {
-    return saved->attr;
-}
+const void *tl_saved_attr(const tl_saved *saved) { return saved->attr; }
 
-const tl_shape *tl_saved_shape(const tl_saved *saved, int input) {
-    return &saved->in_shape[input];
-}
+const tl_shape *tl_saved_shape(const tl_saved *saved, int input) { return &saved->in_shape[input]; }
 
-tl_dtype tl_saved_dtype(const tl_saved *saved, int input) {
-    return saved->in_dtype[input];
-}
+tl_dtype tl_saved_dtype(const tl_saved *saved, int input) { return saved->in_dtype[input]; }
 
-bool tl_saved_needs(const tl_saved *saved, int input) {
-    return saved->needs[input];
-}
+bool tl_saved_needs(const tl_saved *saved, int input) { return saved->needs[input]; }
 
-const char *tl_saved_site(const tl_saved *saved) {
-    return saved->site;
-}
+const char *tl_saved_site(const tl_saved *saved) { return saved->site; }
 
-tl_tensor *tl_saved_into(const tl_saved *saved, int input) {
-    return saved->into[input];
-}
+tl_tensor *tl_saved_into(const tl_saved *saved, int input) { return saved->into[input]; }
 
 int64_t tl_sample_below(uint64_t *seed, int64_t limit) {
     *seed += 0x9E3779B97F4A7C15u; /* splitmix64, public domain (Vigna) */

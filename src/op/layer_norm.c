@@ -70,8 +70,8 @@ static void backward_cost(const tl_sig *sig, tl_cost *cost) {
 }
 
 static tl_status backward_forward(const tl_sig *sig, tl_args *args) {
-    tl_norm_backward_slots(sig, args, TL_ATTR(tl_norm_backward_attr, sig)->wanted & TL_NORM_DBIAS ? 3 : 2);
-    return tl_args_run(sig, args, args->kernels->layer_norm_backward);
+    int n_out = TL_ATTR(tl_norm_backward_attr, sig)->wanted & TL_NORM_DBIAS ? 3 : 2;
+    return tl_norm_backward_run(sig, args, n_out, args->kernels->layer_norm_backward);
 }
 
 static void sample_shape(uint64_t *seed, int64_t size[3]) {

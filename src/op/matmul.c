@@ -12,17 +12,19 @@ static tl_status infer_at(tl_sig *sig, int a, int b, tl_shape *shape) {
     char left[200], right[200];
     tl_status status;
     if ((status = tl_sig_want_ndim(sig, a, 2)) || (status = tl_sig_want_ndim(sig, b, 2)) ||
-        (status = tl_sig_want_float(sig, a)) || (status = tl_sig_want_same_dtype(sig)))
+        (status = tl_sig_want_float(sig, a)) || (status = tl_sig_want_same_dtype(sig)) ||
+        (status = tl_sig_want_readable(sig, a)) || (status = tl_sig_want_readable(sig, b)))
         return status;
     tl_dim ka = x->dim[x->ndim - 1], kb = y->dim[y->ndim - 2];
     if (!tl_dim_match(sig->ctx, ka, kb))
         return tl_sig_fail(sig, TL_ERR_SHAPE, "%s times %s: the inner sizes %lld and %lld differ",
-                           tl_tensor_text(sig->in[a], left, sizeof left), tl_tensor_text(sig->in[b], right, sizeof right),
-                           (long long)ka.size, (long long)kb.size);
+                           tl_tensor_text(sig->in[a], left, sizeof left),
+                           tl_tensor_text(sig->in[b], right, sizeof right), (long long)ka.size, (long long)kb.size);
     int ndim = x->ndim > y->ndim ? x->ndim : y->ndim;
     shape->ndim = ndim;
     for (int i = 3; i <= ndim; i++) {
-        tl_dim p = i <= x->ndim ? x->dim[x->ndim - i] : tl_dim_of(1), q = i <= y->ndim ? y->dim[y->ndim - i] : tl_dim_of(1);
+        tl_dim p = i <= x->ndim ? x->dim[x->ndim - i] : tl_dim_of(1),
+               q = i <= y->ndim ? y->dim[y->ndim - i] : tl_dim_of(1);
         if (p.size != 1 && q.size != 1 && !tl_dim_match(sig->ctx, p, q))
             return tl_sig_fail(sig, TL_ERR_SHAPE, "%s times %s: leading sizes %lld and %lld do not broadcast",
                                tl_tensor_text(sig->in[a], left, sizeof left),
@@ -49,8 +51,7 @@ static tl_amount causal_count(tl_ctx *ctx, tl_dim rows, tl_dim columns, const tl
     if (reach.size < 0)
         reach.size = 0; /* more rows than columns: not a causal square; counted as nothing seen above it */
     if (ctx->space)
-        reach.formula = tl_poly_add(ctx->space,
-                                    tl_poly_sub(ctx->space, twice.formula, tl_dim_fixed(ctx, rows).formula),
+        reach.formula = tl_poly_add(ctx->space, tl_poly_sub(ctx->space, twice.formula, tl_dim_fixed(ctx, rows).formula),
                                     tl_poly_constant(ctx->space, 1));
     tl_dim dims[TL_MAX_NDIM + 2];
     int count = 0;
@@ -147,9 +148,11 @@ static tl_tensor *gradient(const tl_saved *saved, int input, tl_tensor *a, tl_te
 static tl_status matmul_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
     tl_causal causal = ((const matmul_attr *)tl_saved_attr(saved))->causal;
     if (tl_saved_needs(saved, 0))
-        gin[0] = gradient(saved, 0, gout[0], tl_transpose_(tl_saved_in(saved, 1), -1, -2, saved->site), causal_of_a(causal));
+        gin[0] =
+            gradient(saved, 0, gout[0], tl_transpose_(tl_saved_in(saved, 1), -1, -2, saved->site), causal_of_a(causal));
     if (tl_saved_needs(saved, 1))
-        gin[1] = gradient(saved, 1, tl_transpose_(tl_saved_in(saved, 0), -1, -2, saved->site), gout[0], causal_of_b(causal));
+        gin[1] =
+            gradient(saved, 1, tl_transpose_(tl_saved_in(saved, 0), -1, -2, saved->site), gout[0], causal_of_b(causal));
     return tl_ctx_status(ctx);
 }
 
@@ -220,15 +223,9 @@ static void into_sample(uint64_t seed, tl_case *c) {
 
 TL_OP(matmul_into, sizeof(matmul_attr), into_infer, into_cost, TL_SAVES_NONE, into_forward, TL_NO_GRAD, into_sample);
 
-/* A kernel reads any matrix of which one stride is 1; others are copied, and the ledger shows the copy. */
+/* What a kernel cannot read is copied, and the ledger shows the copy. */
 static tl_tensor *readable(tl_tensor *x, const char *site) {
-    if (!x || x->shape.ndim < 2)
-        return x;
-    int n = x->shape.ndim;
-    bool column = x->stride[n - 1] == 1 || x->shape.dim[n - 1].size <= 1;
-    bool row = x->stride[n - 2] == 1 || x->shape.dim[n - 2].size <= 1;
-    bool positive = x->stride[n - 1] > 0 && x->stride[n - 2] > 0;
-    return positive && (column || row) ? x : tl_copy_(x, site);
+    return !x || x->shape.ndim < 2 || tl_is_readable_matrix(x) ? x : tl_copy_(x, site);
 }
 
 tl_tensor *tl_matmul_causal_(tl_tensor *a, tl_tensor *b, tl_causal causal, const char *site) {

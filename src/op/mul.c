@@ -5,9 +5,7 @@ static void mul_saves(const tl_sig *sig, tl_saves *saves) {
     saves->in = (sig->needs_grad[1] ? 1u : 0) | (sig->needs_grad[0] ? 2u : 0);
 }
 
-static tl_status mul_forward(const tl_sig *sig, tl_args *args) {
-    return tl_binary_run(sig, args, args->kernels->mul);
-}
+static tl_status mul_forward(const tl_sig *sig, tl_args *args) { return tl_binary_run(sig, args, args->kernels->mul); }
 
 static tl_status mul_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
     const char *site = saved->site;

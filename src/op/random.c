@@ -24,7 +24,8 @@ tl_tensor *tl_random_call(const tl_op *op, tl_tensor *x, double a, double b, dou
         return NULL;
     }
     if (!(a - a == 0) || !(b - b == 0) || !(cut >= 0)) { /* x − x is not 0 for infinities and NaN */
-        tl_ctx_fail(x->ctx, TL_ERR_ARGUMENT, "%s (%s): the numbers %g, %g and %g must be finite", op->name, site, a, b, cut);
+        tl_ctx_fail(x->ctx, TL_ERR_ARGUMENT, "%s (%s): the numbers %g, %g and %g must be finite", op->name, site, a, b,
+                    cut);
         return NULL;
     }
     tl_random_attr attr;

@@ -62,8 +62,7 @@ static void backward_cost(const tl_sig *sig, tl_cost *cost) {
 }
 
 static tl_status backward_forward(const tl_sig *sig, tl_args *args) {
-    tl_norm_backward_slots(sig, args, 2);
-    return tl_args_run(sig, args, args->kernels->rms_norm_backward);
+    return tl_norm_backward_run(sig, args, 2, args->kernels->rms_norm_backward);
 }
 
 static void sample_shape(uint64_t *seed, int64_t size[3]) {

@@ -75,7 +75,7 @@ void tl_norm_backward_outputs(tl_sig *sig) {
         tl_sig_add(sig, sig->in[1]->dtype, &sig->in[1]->shape);
 }
 
-void tl_norm_backward_slots(const tl_sig *sig, tl_args *args, int n_out) {
+static void norm_backward_slots(const tl_sig *sig, tl_args *args, int n_out) {
     uint32_t wanted = TL_ATTR(tl_norm_backward_attr, sig)->wanted;
     tl_array given[3] = {args->call.out[0], args->call.out[1], args->call.out[2]};
     int next = 0;
@@ -86,6 +86,25 @@ void tl_norm_backward_slots(const tl_sig *sig, tl_args *args, int n_out) {
             args->call.out[slot] = given[next++];
     }
     args->call.n_out = n_out;
+}
+
+tl_status tl_norm_backward_run(const tl_sig *sig, tl_args *args, int n_out, tl_kernel *kernel) {
+    norm_backward_slots(sig, args, n_out);
+    tl_shape rows = tl_shape_leading(&sig->in[0]->shape);
+    int64_t count = 0;
+    if (tl_shape_count(&rows, &count) && count > 0)
+        return tl_args_run(sig, args, kernel);
+    for (int slot = 1; slot < n_out; slot++) { /* no rows, so no workspace: sums over nothing */
+        tl_fill_attr zero = {0};
+        tl_args fill = {.kernels = args->kernels};
+        fill.call.engine = args->call.engine;
+        fill.call.n_out = 1;
+        fill.call.out[0] = args->call.out[slot];
+        fill.call.attr = &zero;
+        if (fill.call.out[0].data)
+            tl_args_run(sig, &fill, args->kernels->fill);
+    }
+    return TL_OK;
 }
 
 tl_dim tl_norm_workspace(const tl_sig *sig, int64_t sums) {

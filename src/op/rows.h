@@ -29,8 +29,8 @@ typedef struct tl_norm_backward_attr {
 } tl_norm_backward_attr;
 /* The outputs of the mask, in its order: dx like input 0, dgain and dbias like input 1. */
 void tl_norm_backward_outputs(tl_sig *sig);
-/* Puts the outputs where the kernel has them (dx, dgain, dbias), data NULL for those not wanted; n_out slots. */
-void tl_norm_backward_slots(const tl_sig *sig, tl_args *args, int n_out);
+/* Runs the kernel with the outputs where it has them (dx, dgain, dbias; n_out slots), data NULL for those not wanted. */
+tl_status tl_norm_backward_run(const tl_sig *sig, tl_args *args, int n_out, tl_kernel *kernel);
 /* The partial sums of blocks of TL_ROW_BLOCK rows, `sums` of them a column, in bytes. */
 tl_dim tl_norm_workspace(const tl_sig *sig, int64_t sums);
 

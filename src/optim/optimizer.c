@@ -9,9 +9,14 @@ tl_optimizer_options tl_optimizer_defaults(tl_optimizer_kind kind) {
     case TL_OPTIM_ADAMW:
         o.lr = 1e-3, o.beta1 = 0.9, o.beta2 = 0.999, o.epsilon = 1e-8, o.weight_decay = 0.01;
         break;
-    case TL_OPTIM_ADAGRAD: o.lr = 1e-2, o.epsilon = 1e-5; break;
-    case TL_OPTIM_SGD: o.lr = 1e-2; break;
-    case TL_OPTIM_NONE: break;
+    case TL_OPTIM_ADAGRAD:
+        o.lr = 1e-2, o.epsilon = 1e-5;
+        break;
+    case TL_OPTIM_SGD:
+        o.lr = 1e-2;
+        break;
+    case TL_OPTIM_NONE:
+        break;
     }
     return o;
 }
@@ -36,10 +41,14 @@ struct tl_optimizer {
 
 static int states_of(const tl_optimizer_options *o) {
     switch (o->kind) {
-    case TL_OPTIM_ADAMW: return 2;
-    case TL_OPTIM_ADAGRAD: return 1;
-    case TL_OPTIM_SGD: return o->momentum != 0 ? 1 : 0;
-    case TL_OPTIM_NONE: return 0;
+    case TL_OPTIM_ADAMW:
+        return 2;
+    case TL_OPTIM_ADAGRAD:
+        return 1;
+    case TL_OPTIM_SGD:
+        return o->momentum != 0 ? 1 : 0;
+    case TL_OPTIM_NONE:
+        return 0;
     }
     return 0;
 }
@@ -61,7 +70,8 @@ static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
         name = "epsilon", value = o->epsilon;
     if (!name)
         return TL_OK;
-    return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s: %s is %g; betas and momentum lie in [0,1), the others are not negative",
+    return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                       "%s: %s is %g; betas and momentum lie in [0,1), the others are not negative",
                        tl_optimizer_name(o->kind), name, value);
 }
 
@@ -80,7 +90,8 @@ static bool add_master(tl_optimizer *opt, slot *s) {
     return copy != NULL;
 }
 
-tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count, const tl_optimizer_options *options) {
+tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
+                               const tl_optimizer_options *options) {
     if (check(ctx, options) != TL_OK)
         return NULL;
     tl_optimizer *opt = tl_host_alloc(ctx, sizeof *opt);
@@ -189,9 +200,7 @@ tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
     return status;
 }
 
-int64_t tl_optimizer_steps(const tl_optimizer *opt) {
-    return opt->steps;
-}
+int64_t tl_optimizer_steps(const tl_optimizer *opt) { return opt->steps; }
 
 tl_tensor *tl_optimizer_state(const tl_optimizer *opt, int i, int k) {
     return i >= 0 && i < opt->count && k >= 0 && k < 2 ? opt->slots[i].state[k] : NULL;

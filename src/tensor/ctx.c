@@ -12,9 +12,7 @@ const char *tl_category_name(tl_category category) {
     return (unsigned)category < TL_CATEGORY_COUNT ? category_names[category] : "?";
 }
 
-const char *tl_phase_name(tl_phase phase) {
-    return (unsigned)phase < TL_PHASE_COUNT ? phase_names[phase] : "?";
-}
+const char *tl_phase_name(tl_phase phase) { return (unsigned)phase < TL_PHASE_COUNT ? phase_names[phase] : "?"; }
 
 tl_status tl_ctx_fail(tl_ctx *ctx, tl_status status, const char *format, ...) {
     va_list args;
@@ -129,29 +127,17 @@ void tl_ctx_free_bare(tl_ctx *ctx) {
     allocator.release(allocator.self, ctx, sizeof *ctx, TL_ALLOC_HOST);
 }
 
-const tl_error *tl_ctx_error(const tl_ctx *ctx) {
-    return &ctx->error;
-}
+const tl_error *tl_ctx_error(const tl_ctx *ctx) { return &ctx->error; }
 
-tl_status tl_ctx_status(const tl_ctx *ctx) {
-    return ctx->error.status;
-}
+tl_status tl_ctx_status(const tl_ctx *ctx) { return ctx->error.status; }
 
-void tl_ctx_clear_error(tl_ctx *ctx) {
-    tl_error_clear(&ctx->error);
-}
+void tl_ctx_clear_error(tl_ctx *ctx) { tl_error_clear(&ctx->error); }
 
-bool tl_ctx_is_meta(const tl_ctx *ctx) {
-    return ctx->kernels == NULL;
-}
+bool tl_ctx_is_meta(const tl_ctx *ctx) { return ctx->kernels == NULL; }
 
-int tl_ctx_threads(const tl_ctx *ctx) {
-    return ctx->threads;
-}
+int tl_ctx_threads(const tl_ctx *ctx) { return ctx->threads; }
 
-tl_space *tl_ctx_space(tl_ctx *ctx) {
-    return ctx->space;
-}
+tl_space *tl_ctx_space(tl_ctx *ctx) { return ctx->space; }
 
 int tl_ctx_assumptions(const tl_ctx *ctx, const char *const **texts) {
     *texts = (const char *const *)ctx->assumptions;
@@ -165,6 +151,4 @@ void tl_phase_set(tl_ctx *ctx, tl_phase phase) {
         ctx->hooks->phase_changed(ctx, before);
 }
 
-tl_phase tl_phase_get(const tl_ctx *ctx) {
-    return ctx->place.phase;
-}
+tl_phase tl_phase_get(const tl_ctx *ctx) { return ctx->place.phase; }

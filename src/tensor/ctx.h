@@ -128,15 +128,15 @@ struct tl_ctx {
     int invented; /* symbols made for what is not expressible */
 
     const tl_storage_hooks *hooks;
-    struct tl_ledger *ledger; /* account layer */
+    struct tl_ledger *ledger;        /* account layer */
     const tl_tape_hooks *tape_hooks; /* grad layer */
     struct tl_tape *tape;
     bool recording;
     uint64_t random_position; /* of the dropout stream */
 };
 
-void *tl_host_alloc(tl_ctx *ctx, size_t bytes);                 /* zeroed; NULL and the error sticks */
-void tl_host_free(tl_ctx *ctx, void *pointer, size_t bytes);    /* NULL allowed */
+void *tl_host_alloc(tl_ctx *ctx, size_t bytes);              /* zeroed; NULL and the error sticks */
+void tl_host_free(tl_ctx *ctx, void *pointer, size_t bytes); /* NULL allowed */
 /* Grows an array of `size`-byte items to hold at least `need`; false and the error sticks on failure. */
 bool tl_host_grow(tl_ctx *ctx, void *array, size_t size, int64_t need, int64_t *capacity);
 char *tl_host_text(tl_ctx *ctx, const char *text);

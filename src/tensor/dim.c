@@ -4,9 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-tl_dim tl_dim_of(int64_t size) {
-    return (tl_dim){.size = size};
-}
+tl_dim tl_dim_of(int64_t size) { return (tl_dim){.size = size}; }
 
 tl_dim tl_dim_named(tl_dim dim, const char *axis) {
     dim.axis = axis;
@@ -42,8 +40,8 @@ tl_dim tl_dim_symbol(tl_ctx *ctx, const char *symbol, int64_t value, const char 
 static tl_dim dim_result(tl_ctx *ctx, bool ok, const char *verb, tl_dim a, tl_dim b, int64_t size,
                          const tl_poly *formula) {
     if (!ok) {
-        tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "sizes %lld and %lld %s overflow 64 bits", (long long)a.size, (long long)b.size,
-                    verb);
+        tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "sizes %lld and %lld %s overflow 64 bits", (long long)a.size,
+                    (long long)b.size, verb);
         return (tl_dim){0};
     }
     if (ctx->space && !formula)
@@ -109,7 +107,8 @@ static const tl_poly *invented_symbol(tl_ctx *ctx, const char *definition, int64
 
 tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b) {
     if (b <= 0 || a.size < 0) {
-        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "size %lld cannot be divided, rounding up, by %lld; a positive number would work",
+        tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                    "size %lld cannot be divided, rounding up, by %lld; a positive number would work",
                     (long long)a.size, (long long)b);
         return (tl_dim){0};
     }
@@ -210,8 +209,8 @@ char *tl_shape_text(const tl_shape *shape, char *buffer, size_t size) {
     used = n > 0 ? (size_t)n : 0;
     for (int i = 0; i < shape->ndim && used < size; i++) {
         const tl_dim *d = &shape->dim[i];
-        n = snprintf(buffer + used, size - used, "%s%s%s%lld", i ? ", " : "", d->axis ? d->axis : "", d->axis ? " " : "",
-                     (long long)d->size);
+        n = snprintf(buffer + used, size - used, "%s%s%s%lld", i ? ", " : "", d->axis ? d->axis : "",
+                     d->axis ? " " : "", (long long)d->size);
         used += n > 0 ? (size_t)n : 0;
     }
     if (used < size)

@@ -148,7 +148,8 @@ static bool add_regions(tl_ctx *ctx, uint32_t repeat, tl_repeat_node *node) {
 tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count) {
     tl_repeat r = {.ctx = ctx, .count = count, .index = -1, .outer = ctx->place.region, .id = UINT32_MAX};
     if (count < 0 || count > 1 << 20) {
-        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s repeats %lld times; 0 to %d would work", symbol, (long long)count, 1 << 20);
+        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s repeats %lld times; 0 to %d would work", symbol, (long long)count,
+                    1 << 20);
         r.count = 0;
         return r;
     }

@@ -64,9 +64,7 @@ tl_tensor *tl_tensor_on(tl_ctx *ctx, tl_storage *storage, tl_dtype dtype, const 
     return t;
 }
 
-void tl_tensor_ref(tl_tensor *t) {
-    t->refs++;
-}
+void tl_tensor_ref(tl_tensor *t) { t->refs++; }
 
 void tl_tensor_unref(tl_tensor *t) {
     if (!t || --t->refs > 0)
@@ -109,8 +107,7 @@ tl_tensor *tl_empty(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category cat
                     tl_shape_text(&shape, text, sizeof text));
         return NULL;
     }
-    tl_storage *storage =
-        tl_storage_new(ctx, bytes, tl_shape_formula(ctx, &shape, tl_dtype_bytes(dtype)), category);
+    tl_storage *storage = tl_storage_new(ctx, bytes, tl_shape_formula(ctx, &shape, tl_dtype_bytes(dtype)), category);
     if (!storage)
         return NULL;
     int64_t stride[TL_MAX_NDIM];
@@ -196,13 +193,9 @@ void tl_scope_end_into(tl_ctx *ctx, tl_tensor **x, tl_tensor *carried) {
     *x = carried;
 }
 
-tl_dtype tl_tensor_dtype(const tl_tensor *t) {
-    return t->dtype;
-}
+tl_dtype tl_tensor_dtype(const tl_tensor *t) { return t->dtype; }
 
-int tl_tensor_ndim(const tl_tensor *t) {
-    return t->shape.ndim;
-}
+int tl_tensor_ndim(const tl_tensor *t) { return t->shape.ndim; }
 
 int tl_axis(tl_ctx *ctx, const tl_tensor *t, int axis) {
     int n = t->shape.ndim;
@@ -225,9 +218,7 @@ int64_t tl_tensor_stride(const tl_tensor *t, int axis) {
     return i < 0 ? 0 : t->stride[i];
 }
 
-int64_t tl_tensor_offset(const tl_tensor *t) {
-    return t->offset;
-}
+int64_t tl_tensor_offset(const tl_tensor *t) { return t->offset; }
 
 int64_t tl_tensor_count(const tl_tensor *t) {
     int64_t count = 0;
@@ -235,9 +226,7 @@ int64_t tl_tensor_count(const tl_tensor *t) {
     return count;
 }
 
-const tl_shape *tl_tensor_shape(const tl_tensor *t) {
-    return &t->shape;
-}
+const tl_shape *tl_tensor_shape(const tl_tensor *t) { return &t->shape; }
 
 bool tl_tensor_is_contiguous(const tl_tensor *t) {
     int64_t step = 1;
@@ -283,37 +272,25 @@ bool tl_tensor_overlaps_itself(const tl_tensor *t) {
     return false;
 }
 
-bool tl_tensor_shares_storage(const tl_tensor *a, const tl_tensor *b) {
-    return a && b && a->storage == b->storage;
-}
+bool tl_tensor_shares_storage(const tl_tensor *a, const tl_tensor *b) { return a && b && a->storage == b->storage; }
 
 bool tl_tensor_is_exclusive(const tl_tensor *t, int64_t own) {
     return t->refs <= own && t->storage->refs == 1 && t->storage->saved == 0;
 }
 
-uint32_t tl_tensor_version(const tl_tensor *t) {
-    return t->storage->version;
-}
+uint32_t tl_tensor_version(const tl_tensor *t) { return t->storage->version; }
 
-tl_category tl_tensor_category(const tl_tensor *t) {
-    return t->storage->category;
-}
+tl_category tl_tensor_category(const tl_tensor *t) { return t->storage->category; }
 
-int64_t tl_tensor_storage_bytes(const tl_tensor *t) {
-    return t->storage->bytes;
-}
+int64_t tl_tensor_storage_bytes(const tl_tensor *t) { return t->storage->bytes; }
 
-tl_ctx *tl_tensor_ctx(const tl_tensor *t) {
-    return t->ctx;
-}
+tl_ctx *tl_tensor_ctx(const tl_tensor *t) { return t->ctx; }
 
 void *tl_tensor_data(const tl_tensor *t) {
     return t->storage->data ? t->storage->data + t->offset * tl_dtype_bytes(t->dtype) : NULL;
 }
 
-const void *tl_tensor_storage_data(const tl_tensor *t) {
-    return t->storage->data;
-}
+const void *tl_tensor_storage_data(const tl_tensor *t) { return t->storage->data; }
 
 tl_status tl_tensor_read(const tl_tensor *t, void *out, size_t bytes) {
     tl_ctx *ctx = t->ctx;
@@ -351,13 +328,20 @@ static double element_value(tl_dtype dtype, const void *from) {
     } v = {0};
     memcpy(&v, from, (size_t)tl_dtype_bytes(dtype));
     switch (dtype) {
-    case TL_F64: return v.f64;
-    case TL_F32: return v.f32;
-    case TL_BF16: return tl_bf16_to_f32(v.u16);
-    case TL_F16: return tl_f16_to_f32(v.u16);
-    case TL_I64: return (double)v.i64;
-    case TL_I32: return v.i32;
-    default: return v.u8;
+    case TL_F64:
+        return v.f64;
+    case TL_F32:
+        return v.f32;
+    case TL_BF16:
+        return tl_bf16_to_f32(v.u16);
+    case TL_F16:
+        return tl_f16_to_f32(v.u16);
+    case TL_I64:
+        return (double)v.i64;
+    case TL_I32:
+        return v.i32;
+    default:
+        return v.u8;
     }
 }
 
@@ -403,9 +387,7 @@ void tl_tensor_require_grad(tl_tensor *t, bool on) {
     t->requires_grad = on;
 }
 
-tl_tensor *tl_tensor_grad(const tl_tensor *t) {
-    return t ? t->grad : NULL;
-}
+tl_tensor *tl_tensor_grad(const tl_tensor *t) { return t ? t->grad : NULL; }
 
 void tl_tensor_clear_grad(tl_tensor *t) {
     if (t && t->grad) {

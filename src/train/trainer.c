@@ -30,7 +30,8 @@ static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
         return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%lld ranks: this build trains on one; plan takes any number",
                            (long long)o->ranks);
     if (!(o->clip >= 0))
-        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "a clipping norm of %g; 0 (none) or a positive number would work", o->clip);
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "a clipping norm of %g; 0 (none) or a positive number would work",
+                           o->clip);
     return TL_OK;
 }
 
@@ -65,13 +66,9 @@ void tl_trainer_free(tl_trainer *trainer) {
     tl_host_free(trainer->ctx, trainer, sizeof *trainer);
 }
 
-tl_net *tl_trainer_net(const tl_trainer *trainer) {
-    return trainer->net;
-}
+tl_net *tl_trainer_net(const tl_trainer *trainer) { return trainer->net; }
 
-tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer) {
-    return trainer->optimizer;
-}
+tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer) { return trainer->optimizer; }
 
 tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options *options, tl_batch *batch) {
     tl_dim B = tl_dim_named(tl_dim_symbol(ctx, "B", options->micro_batch, "micro-batch"), "batch");
@@ -90,8 +87,8 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
     tl_ctx *ctx = tr->ctx;
     tl_batch batch = {0};
     tl_phase_set(ctx, TL_PHASE_FORWARD);
-    tl_status status = source ? source(user, ctx, &tr->options, micro, &batch)
-                              : tl_batch_empty(ctx, tr->net, &tr->options, &batch);
+    tl_status status =
+        source ? source(user, ctx, &tr->options, micro, &batch) : tl_batch_empty(ctx, tr->net, &tr->options, &batch);
     if (status != TL_OK)
         return status;
     tl_tensor *loss = tl_net_loss(tr->net, batch.input, batch.target);
@@ -102,8 +99,9 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
         if ((status = tl_item(loss, &value)) != TL_OK)
             return status;
         if (!(value - value == 0.0)) /* NaN or infinite */
-            return tl_ctx_fail(ctx, TL_ERR_STATE, "the loss is %g at step %lld, micro-batch %lld; stopped before the update",
-                               value, (long long)tl_optimizer_steps(tr->optimizer) + 1, (long long)micro + 1);
+            return tl_ctx_fail(ctx, TL_ERR_STATE,
+                               "the loss is %g at step %lld, micro-batch %lld; stopped before the update", value,
+                               (long long)tl_optimizer_steps(tr->optimizer) + 1, (long long)micro + 1);
         *loss_sum += value;
     }
     tl_phase_set(ctx, TL_PHASE_BACKWARD);
@@ -119,6 +117,7 @@ static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void
         tl_scope_end(ctx);
         return status;
     }
+    (void)tl_dim_symbol(ctx, "A", tr->options.accumulation, "micro-batches of a step"); /* says where it is from */
     for (tl_repeat r = tl_repeat_begin(ctx, "A", tr->options.accumulation); tl_repeat_next(&r);) {
         status = micro_batch(tr, source, user, r.index, loss_sum);
         if (status != TL_OK)

@@ -1,0 +1,130 @@
+/* tally/plan.h: the account of a run before it. A plan builds the model on meta, runs two training steps and reads the
+ * second one's ledger; nothing in it comes from a second set of formulas.
+ */
+#ifndef TALLY_PLAN_H
+#define TALLY_PLAN_H
+
+#include "tally/account.h"
+#include "tally/hw.h"
+#include "tally/machine.h"
+#include "tally/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In the order of the command line's choices. */
+typedef enum tl_precision {
+    TL_PRECISION_FP32,
+    TL_PRECISION_BF16,       /* parameters, gradients and optimizer states in bf16 */
+    TL_PRECISION_BF16_MIXED, /* bf16 parameters and gradients, fp32 master copy and states: 2+2+4+4+4 with AdamW */
+    TL_PRECISION_FP16_MIXED, /* not in this build */
+    TL_PRECISION_FP8_MIXED   /* not in this build */
+} tl_precision;
+const char *tl_precision_name(tl_precision precision);
+/* The training options that a precision and an optimizer mean. */
+tl_status tl_precision_apply(tl_precision precision, tl_train_options *options, tl_error *error) TL_MUST_CHECK;
+
+typedef struct tl_plan_options {
+    tl_model model;
+    tl_devices devices;                     /* plain data parallel over all of them */
+    const tl_machine *machine;              /* for `here`: measured rates and memory; NULL: time and capacity unknown */
+    int threads;                            /* for `here`: scratch blocks; 0 is 1 */
+    int64_t seq, micro_batch, global_batch; /* global_batch 0: micro_batch × devices */
+    tl_precision precision;
+    tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
+    double clip;
+    bool causal;               /* flops convention for model FLOPs and MFU: causal or full */
+    tl_u128 tokens;            /* of the whole run; 0: not given */
+    double mfu;                /* 0: from the roofline; else the step takes model FLOPs ÷ (peak·mfu) */
+    double peak;               /* FLOP/s by hand; 0: from the device */
+    double price;              /* per device-hour; 0: none */
+    bool find_max_micro_batch; /* run meta again to find it */
+} tl_plan_options;
+
+typedef enum tl_bound { TL_BOUND_UNKNOWN, TL_BOUND_COMPUTE, TL_BOUND_MEMORY, TL_BOUND_COMMUNICATION } tl_bound;
+const char *tl_bound_name(tl_bound bound);
+
+#define TL_PLAN_NOTES 24
+#define TL_PLAN_TOP 8
+
+typedef struct tl_plan_holder { /* who holds the peak's bytes */
+    char module[96];            /* pattern: "h.*.attn" */
+    char op[32];
+    tl_category category;
+    int64_t bytes, count;
+} tl_plan_holder;
+
+typedef struct tl_plan_peak {
+    int64_t bytes;
+    int64_t by_category[TL_CATEGORY_COUNT];
+    tl_phase phase;
+    char module[96], op[32], site[96];
+} tl_plan_peak;
+
+typedef struct tl_plan {
+    /* model */
+    tl_parameter_count parameters;
+    /* matmul FLOPs of one device's step, times devices where it says per step */
+    tl_u128 forward_per_token, forward_per_token_causal, per_token, per_token_causal; /* rounded down */
+    tl_u128 per_step, per_step_causal, hardware_per_step;
+    tl_u128 arithmetic_per_step, special_per_step; /* all devices */
+    /* memory of one device */
+    int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
+    bool fits;                                     /* false also when capacity is unknown: see capacity_bytes */
+    tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase */
+    tl_phase runner_up;                            /* the phase with the next highest peak */
+    int64_t high[TL_CATEGORY_COUNT];               /* each category's own high water */
+    int64_t arena_bytes, allocations, context_bytes;
+    int64_t max_micro_batch; /* −1: not asked for; 0: not even one fits */
+    tl_plan_holder top[TL_PLAN_TOP];
+    int n_top;
+    /* layout */
+    int64_t devices, seq, micro_batch, global_batch, accumulation;
+    /* time: 0 where unknown */
+    double peak_flop_per_s, step_seconds, tokens_per_second, mfu, hfu, total_seconds, steps;
+    double compute_seconds, memory_seconds, communication_seconds; /* parts of the step by what bounds each op */
+    double roofline_seconds;                                       /* lower bound of the step, whatever --mfu says */
+    tl_bound bound;
+    char peak_source[160];
+    bool measured_rates; /* products timed by this machine's table */
+    /* cost */
+    double device_hours, amount;
+    tl_u128 sent_per_step; /* bytes a device sends */
+    char assumptions[TL_PLAN_NOTES][200], leaves_out[TL_PLAN_NOTES][200];
+    int n_assumptions, n_leaves_out;
+} tl_plan;
+
+/* Fills *plan. An error (bad options, overflow, no memory) leaves it undefined; not fitting is not an error. */
+tl_status tl_plan_make(const tl_plan_options *options, tl_plan *plan, tl_error *error) TL_MUST_CHECK;
+
+/* Parameters of a model, counted by building it on meta. */
+tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;
+tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_error *error) TL_MUST_CHECK;
+
+/* Bytes of device memory: label, the memory itself, and what is left beside the driver's context. 0 where unknown. */
+void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int64_t *capacity, int64_t *usable,
+                      int64_t *context);
+/* Dense peak of the devices for a precision, with its source as text; 0 unknown. */
+double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
+                         size_t size);
+
+/* Bytes per parameter that training keeps, by category, measured on a linear layer run on meta for two steps with the
+ * precision and optimizer: param + grad + master + optim. */
+tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer_options *optimizer,
+                                      int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
+
+/* A context that ran one plan's two steps, for explain: with formulas. Free with tl_plan_run_free. */
+typedef struct tl_plan_run {
+    tl_ctx *ctx;
+    tl_trainer *trainer;
+    tl_train_options train;
+} tl_plan_run;
+tl_status tl_plan_run_make(const tl_plan_options *options, bool formulas, tl_plan_run *run,
+                           tl_error *error) TL_MUST_CHECK;
+void tl_plan_run_free(tl_plan_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

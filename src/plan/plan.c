@@ -1,0 +1,325 @@
+/* The account of a run before it: two steps on meta, the second one read. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *tl_precision_name(tl_precision precision) {
+    static const char *const names[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed"};
+    return (unsigned)precision < 5 ? names[precision] : "?";
+}
+
+tl_status tl_precision_apply(tl_precision precision, tl_train_options *o, tl_error *error) {
+    o->optimizer.master = o->optimizer.state_f32 = false;
+    switch (precision) {
+    case TL_PRECISION_FP32:
+        o->dtype = TL_F32;
+        return TL_OK;
+    case TL_PRECISION_BF16:
+        o->dtype = TL_BF16;
+        return TL_OK;
+    case TL_PRECISION_BF16_MIXED:
+        o->dtype = TL_BF16;
+        o->optimizer.master = o->optimizer.state_f32 = true;
+        return TL_OK;
+    default:
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "precision %s is not in this build; fp32, bf16 and bf16-mixed are",
+                       tl_precision_name(precision));
+    }
+}
+
+void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) {
+    if (*count >= TL_PLAN_NOTES)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(notes[(*count)++], sizeof notes[0], format, args);
+    va_end(args);
+}
+
+/* Micro-batches per step: global = micro-batch × accumulation × devices. */
+static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_error *error) {
+    int64_t per_micro = 0;
+    if (o->micro_batch < 1 || o->seq < 1 || o->global_batch < 0 || o->devices.count < 1)
+        return tl_fail(error, TL_ERR_ARGUMENT, "micro-batch %lld, sequence %lld, devices %lld: each must be at least 1",
+                       (long long)o->micro_batch, (long long)o->seq, (long long)o->devices.count);
+    if (!tl_mul_i64(o->micro_batch, o->devices.count, &per_micro))
+        return tl_fail(error, TL_ERR_OVERFLOW, "%lld sequences on each of %lld devices is beyond 64 bits",
+                       (long long)o->micro_batch, (long long)o->devices.count);
+    int64_t global = o->global_batch ? o->global_batch : per_micro;
+    if (global % per_micro)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "a global batch of %lld sequences cannot be made of micro-batches of %lld on %lld devices; a multiple "
+            "of %lld would work",
+            (long long)global, (long long)o->micro_batch, (long long)o->devices.count, (long long)per_micro);
+    *train = (tl_train_options){.micro_batch = o->micro_batch,
+                                .seq = o->seq,
+                                .accumulation = global / per_micro,
+                                .ranks = o->devices.count,
+                                .optimizer = o->optimizer,
+                                .clip = o->clip};
+    return tl_precision_apply(o->precision, train, error);
+}
+
+tl_status tl_plan_run_make(const tl_plan_options *o, bool formulas, tl_plan_run *run, tl_error *error) {
+    memset(run, 0, sizeof *run);
+    tl_status status = layout(o, &run->train, error);
+    if (status != TL_OK)
+        return status;
+    tl_ctx_options c = {.formulas = formulas, .threads = o->devices.here ? o->threads : 1};
+    c.scratch_bytes = o->devices.here ? 0 : TL_NO_SCRATCH;
+    run->ctx = tl_ctx_new(&c, error);
+    if (!run->ctx)
+        return error ? error->status : TL_ERR_MEMORY;
+    run->trainer = tl_trainer_new(run->ctx, &o->model, &run->train);
+    for (int i = 0; i < 2 && run->trainer; i++) /* the second is the account: states exist by then */
+        if (tl_trainer_step(run->trainer, NULL, NULL, run->train.optimizer.lr, NULL) != TL_OK)
+            break;
+    const tl_error *e = tl_ctx_error(run->ctx);
+    if (e->status != TL_OK) {
+        status = tl_fail(error, e->status, "%s", e->message);
+        tl_plan_run_free(run);
+        return status;
+    }
+    return TL_OK;
+}
+
+void tl_plan_run_free(tl_plan_run *run) {
+    tl_trainer_free(run->trainer);
+    tl_ctx_free(run->ctx);
+    memset(run, 0, sizeof *run);
+}
+
+tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) {
+    tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.scratch_bytes = TL_NO_SCRATCH}, error);
+    if (!ctx)
+        return error ? error->status : TL_ERR_MEMORY;
+    tl_net *net = tl_net_new(ctx, model, TL_F32);
+    tl_status status = TL_OK;
+    if (net)
+        tl_net_count(net, count);
+    else
+        status = tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+    tl_net_free(net);
+    tl_ctx_free(ctx);
+    return status;
+}
+
+tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_error *error) {
+    tl_parameter_count count;
+    tl_status status = tl_plan_count(model, &count, error);
+    if (status == TL_OK)
+        *total = (tl_u128)count.unique;
+    return status;
+}
+
+tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer_options *optimizer,
+                                      int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) {
+    enum { WIDTH = 64 };
+    tl_plan_options o = {.micro_batch = 1, .seq = 1, .precision = precision, .optimizer = *optimizer};
+    o.devices.count = 1;
+    o.model.family = TL_FAMILY_CRUNCHER;
+    o.model.layers = 1;
+    o.model.width = WIDTH;
+    snprintf(o.model.name, sizeof o.model.name, "one linear layer");
+    tl_plan_run run;
+    tl_status status = tl_plan_run_make(&o, false, &run, error);
+    if (status != TL_OK)
+        return status;
+    tl_parameter_count count;
+    tl_net_count(tl_trainer_net(run.trainer), &count);
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++) {
+        bool state = c == TL_PARAM || c == TL_GRAD || c == TL_MASTER || c == TL_OPTIM;
+        bytes[c] = state ? tl_ledger_high(run.ctx, (tl_category)c) / count.unique : 0;
+    }
+    tl_plan_run_free(&run);
+    return TL_OK;
+}
+
+/* ---- reading the second step ---- */
+
+static void copy_peak(const tl_peak *from, tl_plan_peak *to) {
+    memset(to, 0, sizeof *to);
+    to->bytes = from->bytes;
+    memcpy(to->by_category, from->by_category, sizeof to->by_category);
+    to->phase = from->phase;
+    snprintf(to->module, sizeof to->module, "%s", from->module ? from->module : "");
+    snprintf(to->op, sizeof to->op, "%s", from->op ? from->op : "");
+    snprintf(to->site, sizeof to->site, "%s", from->site ? from->site : "");
+}
+
+static void read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
+    tl_counts all, forward, loss;
+    tl_ledger_counts(run->ctx, TL_PHASE_ALL, &all);
+    tl_ledger_counts(run->ctx, TL_PHASE_FORWARD, &forward);
+    tl_ledger_counts(run->ctx, TL_PHASE_LOSS, &loss);
+    bool tokens = o->model.family != TL_FAMILY_CRUNCHER;
+    tl_u128 per_device = (tl_u128)run->train.micro_batch * (tl_u128)run->train.accumulation;
+    if (tokens)
+        per_device *= (tl_u128)run->train.seq;
+    tl_u128 n = (tl_u128)o->devices.count;
+    p->forward_per_token = (forward.matmul + loss.matmul) / per_device;
+    p->forward_per_token_causal = (forward.matmul_causal + loss.matmul_causal) / per_device;
+    p->per_token = all.matmul / per_device;
+    p->per_token_causal = all.matmul_causal / per_device;
+    p->per_step = all.matmul * n;
+    p->per_step_causal = all.matmul_causal * n;
+    p->hardware_per_step = p->per_step; /* nothing is recomputed in this build: executed once */
+    p->arithmetic_per_step = all.arithmetic * n;
+    p->special_per_step = all.special * n;
+    p->sent_per_step = all.sent;
+}
+
+static void read_phases(tl_plan_run *run, tl_plan *p) {
+    tl_peak peak;
+    tl_ledger_peak(run->ctx, &peak);
+    copy_peak(&peak, &p->peak);
+    tl_ledger_phase_peak(run->ctx, TL_PHASE_INIT, &peak);
+    copy_peak(&peak, &p->init);
+    int64_t next = -1;
+    for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP; phase++) {
+        tl_ledger_phase_peak(run->ctx, (tl_phase)phase, &peak);
+        copy_peak(&peak, &p->step[phase]);
+        if ((tl_phase)phase != p->peak.phase && peak.bytes > next) {
+            next = peak.bytes;
+            p->runner_up = (tl_phase)phase;
+        }
+    }
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
+        p->high[c] = tl_ledger_high(run->ctx, (tl_category)c);
+    p->allocations = tl_ledger_allocations(run->ctx);
+}
+
+typedef struct holders {
+    tl_plan_holder list[256];
+    int count;
+} holders;
+
+static bool gather_holder(void *user, const tl_live_entry *e) {
+    holders *h = user;
+    const char *op = e->op ? e->op : "";
+    for (int i = 0; i < h->count; i++)
+        if (h->list[i].category == e->category &&
+            strncmp(h->list[i].module, e->pattern, sizeof h->list[i].module - 1) == 0 &&
+            strncmp(h->list[i].op, op, sizeof h->list[i].op - 1) == 0) {
+            h->list[i].bytes += e->bytes;
+            h->list[i].count++;
+            return true;
+        }
+    if (h->count < (int)(sizeof h->list / sizeof h->list[0])) {
+        tl_plan_holder *n = &h->list[h->count++];
+        snprintf(n->module, sizeof n->module, "%s", e->pattern);
+        snprintf(n->op, sizeof n->op, "%s", op);
+        n->category = e->category;
+        n->bytes = e->bytes;
+        n->count = 1;
+    }
+    return true;
+}
+
+static void read_holders(tl_plan_run *run, tl_plan *p) {
+    holders h = {.count = 0};
+    tl_ledger_each_live(run->ctx, TL_PHASE_ALL, gather_holder, &h);
+    for (int k = 0; k < TL_PLAN_TOP && k < h.count; k++) {
+        int best = k;
+        for (int i = k + 1; i < h.count; i++)
+            if (h.list[i].bytes > h.list[best].bytes)
+                best = i;
+        tl_plan_holder swap = h.list[k];
+        h.list[k] = h.list[best];
+        h.list[best] = swap;
+        p->top[p->n_top++] = h.list[k];
+    }
+}
+
+static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
+    tl_arena_plan arena;
+    tl_status status = tl_arena_plan_make(run->ctx, &arena);
+    if (status != TL_OK)
+        return tl_fail(error, status, "%s", tl_ctx_error(run->ctx)->message);
+    p->arena_bytes = arena.carried_bytes + arena.bytes;
+    tl_arena_plan_free(run->ctx, &arena);
+    return TL_OK;
+}
+
+static void note_memory(const tl_plan_options *o, tl_plan *p) {
+    const tl_accelerator *a = o->devices.accelerator;
+    if (o->devices.note)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->devices.note);
+    for (int i = 0; i < o->model.n_assumed; i++)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->model.assumed[i]);
+    if (a && p->context_bytes)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "%.2f GiB of device context outside tensors (0.45 to 0.9 GiB measured by others)",
+                     (double)p->context_bytes / 1073741824.0);
+    tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are kept; loss full");
+    tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
+    if (a)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
+    tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
+    if (o->devices.count > 1)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
+}
+
+static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes; }
+
+/* Largest micro-batch that fits: two runs give a first guess, runs around it settle it. */
+static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
+    tl_plan_options probe = *o;
+    probe.find_max_micro_batch = false;
+    probe.global_batch = 0;
+    int64_t low = 0, high = 0; /* low fits, high does not */
+    if (p->fits)
+        low = o->micro_batch;
+    else
+        high = o->micro_batch;
+    if (p->usable_bytes <= 0 || (!p->fits && o->micro_batch == 1)) {
+        p->max_micro_batch = 0;
+        return TL_OK;
+    }
+    for (int i = 0; i < 48 && (high == 0 || high - low > 1); i++) {
+        tl_plan trial;
+        probe.micro_batch = high == 0 ? low * 2 : low + (high - low) / 2;
+        if (probe.micro_batch > (int64_t)1 << 30)
+            break;
+        tl_status status = tl_plan_make(&probe, &trial, error);
+        if (status != TL_OK)
+            return status;
+        if (trial.fits)
+            low = probe.micro_batch;
+        else
+            high = probe.micro_batch;
+    }
+    p->max_micro_batch = low;
+    return TL_OK;
+}
+
+tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
+    memset(p, 0, sizeof *p);
+    tl_plan_run run;
+    tl_status status = tl_plan_run_make(o, false, &run, error);
+    if (status != TL_OK)
+        return status;
+    tl_net_count(tl_trainer_net(run.trainer), &p->parameters);
+    p->devices = o->devices.count;
+    p->seq = o->seq;
+    p->micro_batch = o->micro_batch;
+    p->accumulation = run.train.accumulation;
+    p->global_batch = o->micro_batch * run.train.accumulation * o->devices.count;
+    p->max_micro_batch = -1;
+    read_flops(o, &run, p);
+    read_phases(&run, p);
+    read_holders(&run, p);
+    status = read_arena(&run, p, error);
+    if (status == TL_OK) {
+        tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
+        p->fits = fits(p);
+        note_memory(o, p);
+        tl_plan_time(o, &run, p);
+    }
+    tl_plan_run_free(&run);
+    if (status == TL_OK && o->find_max_micro_batch)
+        status = find_max(o, p, error);
+    return status;
+}

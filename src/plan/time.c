@@ -1,0 +1,153 @@
+/* The time model: per op the largest of FLOPs ÷ rate, bytes ÷ bandwidth and bytes sent ÷ link, summed; nothing overlaps.
+ * Rates of products come from this machine's table for `here`; for an accelerator they are its dense peak, so that the
+ * sum is a lower bound and says so. */
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static tl_rate rate_of(tl_precision precision) { return precision == TL_PRECISION_FP32 ? TL_RATE_FP32 : TL_RATE_BF16; }
+
+static tl_dtype dtype_of(tl_precision precision) { return precision == TL_PRECISION_FP32 ? TL_F32 : TL_BF16; }
+
+double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
+                         size_t size) {
+    if (devices->here) {
+        double rate = machine ? tl_machine_peak(machine, dtype_of(precision)) : 0;
+        snprintf(source, size, rate > 0 ? "measured here (%s, %d threads)" : "not measured (tally machine)",
+                 machine ? machine->cpu : "", machine ? machine->threads : 0);
+        return rate;
+    }
+    const tl_accelerator *a = devices->accelerator;
+    if (!a)
+        return 0;
+    tl_rate rate = rate_of(precision);
+    snprintf(source, size, "%s %s dense; %s", a->name, tl_rate_name(rate), a->source);
+    return a->rate[rate];
+}
+
+void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int64_t *capacity, int64_t *usable,
+                      int64_t *context) {
+    *capacity = *usable = *context = 0;
+    if (devices->here) {
+        if (machine) {
+            *capacity = machine->memory_bytes;
+            *usable = machine->available_bytes;
+        }
+        return;
+    }
+    const tl_accelerator *a = devices->accelerator;
+    if (!a)
+        return;
+    *capacity = a->memory_bytes ? a->memory_bytes : a->label_bytes;
+    int64_t visible = a->driver_bytes ? a->driver_bytes : *capacity;
+    /* What a process holds before its first tensor: 0.45 to 0.9 GiB on CUDA devices by others' measurements
+     * (formulas.md, "Outside torch"); the middle, labelled as an assumption wherever it is used. */
+    *context = (int64_t)675 << 20;
+    *usable = visible > *context ? visible - *context : 0;
+}
+
+typedef struct clock {
+    const tl_plan_options *o;
+    double peak, bandwidth, link;
+    double compute, memory, communication;
+} clock;
+
+static double product_rate(const clock *c, const tl_op_entry *e) {
+    if (c->o->devices.here && c->o->machine && e->m > 0) {
+        double rate = tl_machine_product_rate(c->o->machine, e->dtype, e->m, e->n, e->k);
+        if (rate > 0)
+            return rate;
+    }
+    return c->peak;
+}
+
+static bool add_op(void *user, const tl_op_entry *e) {
+    clock *c = user;
+    double rate = product_rate(c, e);
+    double compute = rate > 0 ? tl_u128_double(e->matmul.count) / rate : 0;
+    double bytes = tl_u128_double(e->read.count) + tl_u128_double(e->written.count);
+    double memory = c->bandwidth > 0 ? bytes / c->bandwidth : 0;
+    double sent = c->link > 0 ? tl_u128_double(e->sent.count) / c->link : 0;
+    if (sent > 0)
+        c->communication += sent > memory ? sent : memory;
+    else if (compute >= memory)
+        c->compute += compute;
+    else
+        c->memory += memory;
+    return true;
+}
+
+static double bandwidth_of(const tl_plan_options *o) {
+    if (!o->devices.here)
+        return o->devices.accelerator ? o->devices.accelerator->bandwidth : 0;
+    return o->machine && o->machine->n_levels > 0 ? o->machine->level[o->machine->n_levels - 1].bytes_per_s : 0;
+}
+
+static void note_time(const tl_plan_options *o, tl_plan *p) {
+    if (p->peak_flop_per_s <= 0)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out, "time: the peak of this device in %s is not known",
+                     tl_precision_name(o->precision));
+    else if (o->mfu > 0)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "MFU %.3g as given", o->mfu);
+    else if (!p->measured_rates)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "time is a lower bound: every product at peak, every byte at full bandwidth, nothing overlaps");
+    else
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "products at the rates measured here by shape, other ops by their bytes");
+    if (o->devices.count > 1 && o->mfu <= 0)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "all-reduce by ring over one link per device, not overlapped");
+}
+
+static void whole_run(const tl_plan_options *o, tl_plan *p) {
+    double step_tokens = (double)p->global_batch;
+    if (o->model.family != TL_FAMILY_CRUNCHER)
+        step_tokens *= (double)p->seq;
+    p->tokens_per_second = step_tokens / p->step_seconds;
+    double model = tl_u128_double(o->causal ? p->per_step_causal : p->per_step);
+    p->mfu = model / (p->step_seconds * p->peak_flop_per_s * (double)p->devices);
+    p->hfu = tl_u128_double(o->causal ? p->per_step_causal : p->hardware_per_step) /
+             (p->step_seconds * p->peak_flop_per_s * (double)p->devices);
+    if (o->tokens == 0)
+        return;
+    p->steps = tl_u128_double(o->tokens) / step_tokens;
+    p->total_seconds = p->steps * p->step_seconds;
+    p->device_hours = p->total_seconds / 3600.0 * (double)p->devices;
+    p->amount = p->device_hours * o->price;
+}
+
+void tl_plan_time(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
+    clock c = {.o = o};
+    p->peak_flop_per_s =
+        o->peak > 0 ? o->peak
+                    : tl_plan_peak_rate(&o->devices, o->machine, o->precision, p->peak_source, sizeof p->peak_source);
+    if (o->peak > 0)
+        snprintf(p->peak_source, sizeof p->peak_source, "given by hand");
+    c.peak = p->peak_flop_per_s;
+    c.bandwidth = bandwidth_of(o);
+    c.link = o->devices.accelerator ? o->devices.accelerator->link_bandwidth : 0;
+    p->measured_rates = o->devices.here && o->machine && o->machine->n_shapes > 0;
+    if (c.peak > 0) {
+        tl_ledger_each_op(run->ctx, add_op, &c);
+        p->compute_seconds = c.compute;
+        p->memory_seconds = c.memory;
+        p->communication_seconds = c.communication;
+        p->roofline_seconds = p->step_seconds = c.compute + c.memory + c.communication;
+        double model = tl_u128_double(o->causal ? p->per_step_causal : p->per_step);
+        if (o->mfu > 0)
+            p->step_seconds = model / (c.peak * (double)p->devices * o->mfu);
+        if (c.compute >= c.memory && c.compute >= c.communication)
+            p->bound = TL_BOUND_COMPUTE;
+        else
+            p->bound = c.memory >= c.communication ? TL_BOUND_MEMORY : TL_BOUND_COMMUNICATION;
+        if (p->step_seconds > 0)
+            whole_run(o, p);
+    }
+    note_time(o, p);
+}
+
+const char *tl_bound_name(tl_bound bound) {
+    static const char *const names[] = {"unknown", "compute", "memory", "communication"};
+    return (unsigned)bound < 4 ? names[bound] : "?";
+}
