@@ -65,6 +65,7 @@ typedef struct tl_op_entry {
     const char *op, *site, *user_site;
     uint32_t region;
     tl_amount matmul, matmul_causal, arithmetic, special, read, written, sent;
+    tl_amount output; /* bytes of its first output where that is new storage: statistics and masks left out */
     int64_t workspace_bytes;
     int64_t m, n, k, batch; /* of its largest product; 0 without one */
     tl_dtype dtype;         /* of its first output */

@@ -217,6 +217,7 @@ void tl_ledger_each_op(const tl_ctx *ctx, tl_op_visitor *visit, void *user) {
             .read = r->read,
             .written = r->written,
             .sent = r->sent,
+            .output = r->output,
             .workspace_bytes = r->workspace_bytes,
             .m = r->m,
             .n = r->n,

@@ -103,6 +103,8 @@ static void book(const tl_sig *sig, const tl_cost *cost) {
     if (!cost->written_set)
         for (int i = 0; i < sig->n_out; i++)
             r.written = traffic(ctx, r.written, &sig->out[i].shape, sig->out[i].dtype);
+    if (sig->n_out && sig->out[0].alias == TL_NEW)
+        r.output = traffic(ctx, r.output, &sig->out[0].shape, sig->out[0].dtype);
     tl_ledger_op(ctx, &r);
 }
 

@@ -11,8 +11,9 @@ typedef struct N(tile) {
 } N(tile);
 
 /* ROWS × (vectors · LANES) of the tile. Rows past the last repeat it and are not stored. */
-static inline __attribute__((always_inline)) void N(micro)(REAL (*total)[TILE], const REAL *a, int64_t a_row, int64_t a_col,
-                                                           const REAL (*b)[TILE], int64_t k, int64_t rows, const int vectors) {
+static inline __attribute__((always_inline)) void N(micro)(REAL (*total)[TILE], const REAL *a, int64_t a_row,
+                                                           int64_t a_col, const REAL (*b)[TILE], int64_t k,
+                                                           int64_t rows, const int vectors) {
     VECTOR sum[ROWS][2];
     const REAL *line[ROWS];
     TL_UNROLL
@@ -45,7 +46,7 @@ static inline __attribute__((always_inline)) void N(micro)(REAL (*total)[TILE], 
         }
 }
 
-static void N(block)(N(tile) *tile, const REAL *a, int64_t a_row, int64_t a_col, int64_t m, int64_t n, int64_t k) {
+static void N(block)(N(tile) * tile, const REAL *a, int64_t a_row, int64_t a_col, int64_t m, int64_t n, int64_t k) {
     for (int64_t j = 0; j < n;) {
         bool two = n - j > LANES;
         for (int64_t i = 0; i < m; i += ROWS) {
@@ -60,9 +61,13 @@ static void N(block)(N(tile) *tile, const REAL *a, int64_t a_row, int64_t a_col,
     }
 }
 
+/* n up to what N(block) reads: pairs of vectors, and one where one is enough. */
+static inline int64_t N(padded)(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
+
 /* B[l0 …, j0 …] with its rows padded to whole vectors. */
-static void N(pack_b)(N(tile) *tile, tl_dtype dtype, const char *b, int64_t b_row, int64_t b_col, int64_t n, int64_t k) {
-    int64_t padded = tl_min_i64(TILE, (n + 2 * LANES - 1) / (2 * LANES) * (2 * LANES));
+static void N(pack_b)(N(tile) * tile, tl_dtype dtype, const char *b, int64_t b_row, int64_t b_col, int64_t n,
+                      int64_t k) {
+    int64_t padded = N(padded)(n);
     int bytes = tl_bytes_of(dtype);
     if (b_col == 1 || n == 1) {
         for (int64_t l = 0; l < k; l++) {
@@ -78,13 +83,14 @@ static void N(pack_b)(N(tile) *tile, tl_dtype dtype, const char *b, int64_t b_ro
         }
         return;
     }
-    for (int64_t j = 0; j < padded; j++) {
+    for (int64_t l = 0; l < k; l++)
+        for (int64_t j = n; j < padded; j++)
+            tile->b[l][j] = 0;
+    for (int64_t j = 0; j < n; j++) {
         REAL column[K_BLOCK];
         const REAL *from = column;
         int64_t step = 1;
-        if (j >= n)
-            memset(column, 0, sizeof column);
-        else if (dtype == OWN) {
+        if (dtype == OWN) {
             from = (const REAL *)(b + j * b_col * bytes);
             step = b_row;
         } else {
@@ -95,7 +101,7 @@ static void N(pack_b)(N(tile) *tile, tl_dtype dtype, const char *b, int64_t b_ro
     }
 }
 
-static void N(finish)(const tl_product *p, const N(tile) *tile, char *c, int64_t first, int64_t m, int64_t n) {
+static void N(finish)(const tl_product *p, const N(tile) * tile, char *c, int64_t first, int64_t m, int64_t n) {
     int bytes = tl_bytes_of(p->dtype);
     REAL bias[TILE], out[TILE];
     if (p->bias)
@@ -119,10 +125,10 @@ static void N(finish)(const tl_product *p, const N(tile) *tile, char *c, int64_t
 }
 
 /* One tile of one matrix of the batch; a, b, c at its corner. */
-static void N(tile_run)(const tl_product *p, N(tile) *tile, const char *a, const char *b, char *c, int64_t first, int64_t m,
-                        int64_t n) {
+static void N(tile_run)(const tl_product *p, N(tile) * tile, const char *a, const char *b, char *c, int64_t first,
+                        int64_t m, int64_t n) {
     int bytes = tl_bytes_of(p->dtype);
-    int64_t padded = tl_min_i64(TILE, (n + 2 * LANES - 1) / (2 * LANES) * (2 * LANES));
+    int64_t padded = N(padded)(n);
     for (int64_t i = 0; i < m; i++)
         memset(tile->total[i], 0, (size_t)padded * sizeof(REAL));
     for (int64_t l = 0; l < p->k; l += K_BLOCK) {
