@@ -46,10 +46,6 @@ void tl_update_sample(uint64_t *seed, tl_case *c, int states) {
         tl_sample_input(c, TL_F32, i > 1 && i == 1 + states ? TL_FILL_POSITIVE : TL_FILL_NORMAL, 2, size);
         c->in[i].fixed_layout = i > 0;
     }
-    if (copy) {
-        c->in[c->n_in - 1].dtype = TL_BF16;
-        c->in[c->n_in - 1].fixed_dtype = true;
-    }
     c->in_place = true;
     c->n_out = 1 + states + copy;
     c->tolerance = 1e-5;

@@ -1,4 +1,4 @@
-/* kernel/body/math.h: exp, log, tanh, erf and the normal distribution from + − × ÷ √, integer operations and selections
+/* kernel/body/math.h: exp, log, tanh and the normal distribution (erf in GELU's form) from + − × ÷ √, integer operations and selections
  * alone, so that every instruction set gives the same bits and loops over them vectorise. Float polynomials are minimax
  * fits (Lawson's iteration, coefficients rounded to float) made for these intervals; double ones are Taylor series.
  *
@@ -119,43 +119,47 @@ TLM float tlm_normal_tail(float t, float *gauss) {
     return t < 14.5f ? e * p : 0.0f;
 }
 
-/* |x| < 1: x + x·P(x²); beyond, 1 − 2·Q(x√2). */
-TLM float tlm_erf(float x) {
-    float a = x < 0 ? -x : x, z = x * x, gauss;
-    float p = -9.435459e-06f;
-    p = p * z + 1.1187659e-04f;
-    p = p * z + -8.473713e-04f;
-    p = p * z + 5.2203536e-03f;
-    p = p * z + -2.6865203e-02f;
-    p = p * z + 1.1283779e-01f;
-    p = p * z + -3.7612638e-01f;
-    p = p * z + 1.2837917e-01f;
-    float near = x + x * p;
-    float far = 1.0f - 2.0f * tlm_normal_tail(a * 1.41421356f, &gauss);
-    far = x < 0 ? -far : far;
-    return a < 1.0f ? near : x == x ? far : x;
+/* Φ(x) = ½ + x·P(x²) for |x| ≤ 1 */
+TLM float tlm_normal_near(float x) {
+    float z = x * x;
+    float p = 5.143479e-07f;
+    p = p * z + -9.204696e-06f;
+    p = p * z + 1.15241564e-04f;
+    p = p * z + -1.1872475e-03f;
+    p = p * z + 9.973541e-03f;
+    p = p * z + -6.649038e-02f;
+    p = p * z + 3.989423e-01f;
+    return 0.5f + x * p;
 }
 
 /* GELU, Hendrycks and Gimpel 2016: x·Φ(x). The negative side through Q keeps its relative accuracy. */
 TLM float tlm_gelu_erf(float x) {
-    float gauss, q = x * tlm_normal_tail(x < 0 ? -x : x, &gauss);
-    return x < -14.5f ? -0.0f : x < 0 ? q : x - q;
+    float a = x < 0 ? -x : x, gauss, q = x * tlm_normal_tail(a, &gauss);
+    float near = x * tlm_normal_near(x), far = x < 0 ? q : x - q;
+    far = x < -14.5f ? -0.0f : far;
+    return a < 1.0f ? near : far;
 }
 /* Φ(x) + x·φ(x) */
 TLM float tlm_gelu_erf_slope(float x) {
     float a = x < 0 ? -x : x, gauss, q = tlm_normal_tail(a, &gauss);
     float density = a < 14.5f ? x * gauss * 0.39894228f : 0.0f;
-    float slope = (x < 0 ? q : 1.0f - q) + density;
+    float far = x < 0 ? q : 1.0f - q;
+    float slope = (a < 1.0f ? tlm_normal_near(x) : far) + density;
     return x == x ? slope : x;
 }
 
-/* 1/(1 + e^−x) */
+/* s = 1/(1 + e^−x); *rest = 1 − s, for x > 0 as e^−x·s, which does not cancel */
+TLM float tlm_sigmoid_rest(float x, float *rest) {
+    float e = tlm_exp(-x), s = 1.0f / (1.0f + e);
+    *rest = x > 0 ? e * s : 1.0f - s;
+    return s;
+}
 TLM float tlm_sigmoid(float x) { return 1.0f / (1.0f + tlm_exp(-x)); }
 /* e^−x is clamped at e^104 = inf: x·0 for x = −inf would be NaN, hence the selection. */
 TLM float tlm_silu(float x) { return x < -104.0f ? -0.0f : x * tlm_sigmoid(x); }
 TLM float tlm_silu_slope(float x) {
-    float s = tlm_sigmoid(x);
-    float slope = s + x * s * (1.0f - s);
+    float rest, s = tlm_sigmoid_rest(x, &rest);
+    float slope = s + x * s * rest;
     return x < -104.0f ? 0.0f : x > 104.0f ? 1.0f : slope;
 }
 
@@ -166,8 +170,8 @@ TLM float tlm_gelu_tanh(float x) {
 }
 TLM float tlm_gelu_tanh_slope(float x) {
     float y2 = 1.59576912f * (x + 0.044715f * x * x * x), slope2 = 1.59576912f * (1.0f + 0.134145f * x * x);
-    float s = tlm_sigmoid(y2);
-    float slope = s + x * s * (1.0f - s) * slope2;
+    float rest, s = tlm_sigmoid_rest(y2, &rest);
+    float slope = s + x * s * rest * slope2;
     return x < -12.0f ? 0.0f : x > 12.0f ? 1.0f : slope;
 }
 
@@ -230,11 +234,14 @@ TLM double tlm_log64(double x) {
     return x < (double)INFINITY ? y : x;
 }
 
-/* |x| < ½ by sinh/cosh series would need many terms; expm1-like: with e = e^(2a) − 1 summed from its series below ¼. */
+/* s/(s + 2) with s = e^2|x| − 1 by its series while 2|x| < 1.1; beyond, as in float. */
 TLM double tlm_tanh64(double x) {
     double a = x < 0 ? -x : x, t = 2.0 * a;
-    double c = t < 0.7 ? t : 0.7;
-    double p = 1.0 / 355687428096000.0;
+    double c = t < 1.1 ? t : 1.1;
+    double p = 1.0 / 2432902008176640000.0;
+    p = p * c + 1.0 / 121645100408832000.0;
+    p = p * c + 1.0 / 6402373705728000.0;
+    p = p * c + 1.0 / 355687428096000.0;
     p = p * c + 1.0 / 20922789888000.0;
     p = p * c + 1.0 / 1307674368000.0;
     p = p * c + 1.0 / 87178291200.0;
@@ -252,7 +259,7 @@ TLM double tlm_tanh64(double x) {
     p = p * c + 0.5;
     double small = c + c * c * p; /* e^t − 1 */
     double far = 1.0 - 2.0 / (tlm_exp64(t) + 1.0);
-    double y = t < 0.7 ? small / (small + 2.0) : far;
+    double y = t < 1.1 ? small / (small + 2.0) : far;
     y = x < 0 ? -y : y;
     return x == 0 || !(x == x) ? x : y;
 }
