@@ -68,33 +68,55 @@ static char *place(const box *b, int64_t flat) {
 void box_put(box *b, int64_t flat, double v) {
     char *p = place(b, flat);
     switch (b->array.dtype) {
-    case TL_F64: *(double *)p = v; break;
-    case TL_F32: *(float *)p = (float)v; break;
-    case TL_BF16: *(uint16_t *)p = tl_f32_to_bf16((float)v); break;
-    case TL_F16: *(uint16_t *)p = tl_f32_to_f16((float)v); break;
-    case TL_I64: *(int64_t *)p = (int64_t)v; break;
-    case TL_I32: *(int32_t *)p = (int32_t)v; break;
-    default: *(uint8_t *)p = (uint8_t)v; break;
+    case TL_F64:
+        *(double *)p = v;
+        break;
+    case TL_F32:
+        *(float *)p = (float)v;
+        break;
+    case TL_BF16:
+        *(uint16_t *)p = tl_f32_to_bf16((float)v);
+        break;
+    case TL_F16:
+        *(uint16_t *)p = tl_f32_to_f16((float)v);
+        break;
+    case TL_I64:
+        *(int64_t *)p = (int64_t)v;
+        break;
+    case TL_I32:
+        *(int32_t *)p = (int32_t)v;
+        break;
+    default:
+        *(uint8_t *)p = (uint8_t)v;
+        break;
     }
 }
 
 double box_get(const box *b, int64_t flat) {
     const char *p = place(b, flat);
     switch (b->array.dtype) {
-    case TL_F64: return *(const double *)p;
-    case TL_F32: return *(const float *)p;
-    case TL_BF16: return tl_bf16_to_f32(*(const uint16_t *)p);
-    case TL_F16: return tl_f16_to_f32(*(const uint16_t *)p);
-    default: return (double)box_get_int(b, flat);
+    case TL_F64:
+        return *(const double *)p;
+    case TL_F32:
+        return *(const float *)p;
+    case TL_BF16:
+        return tl_bf16_to_f32(*(const uint16_t *)p);
+    case TL_F16:
+        return tl_f16_to_f32(*(const uint16_t *)p);
+    default:
+        return (double)box_get_int(b, flat);
     }
 }
 
 int64_t box_get_int(const box *b, int64_t flat) {
     const char *p = place(b, flat);
     switch (b->array.dtype) {
-    case TL_I64: return *(const int64_t *)p;
-    case TL_I32: return *(const int32_t *)p;
-    default: return *(const uint8_t *)p;
+    case TL_I64:
+        return *(const int64_t *)p;
+    case TL_I32:
+        return *(const int32_t *)p;
+    default:
+        return *(const uint8_t *)p;
     }
 }
 
@@ -117,8 +139,10 @@ double unit_of(tl_dtype dtype) {
 }
 
 double rounded(tl_dtype dtype, double v) {
-    return dtype == TL_F64 ? v : dtype == TL_F32 ? (float)v : dtype == TL_F16 ? tl_f16_to_f32(tl_f32_to_f16((float)v))
-                                                            : tl_bf16_to_f32(tl_f32_to_bf16((float)v));
+    return dtype == TL_F64   ? v
+           : dtype == TL_F32 ? (float)v
+           : dtype == TL_F16 ? tl_f16_to_f32(tl_f32_to_f16((float)v))
+                             : tl_bf16_to_f32(tl_f32_to_bf16((float)v));
 }
 
 typedef struct block {
@@ -150,8 +174,8 @@ void engine_drop(const tl_kernels *kernels, tl_engine *engine) {
         }
 }
 
-int64_t run(tl_kernel *kernel, tl_engine *engine, box *const in[], int n_in, box *const out[], int n_out, const void *attr,
-            int64_t work_bytes) {
+int64_t run(tl_kernel *kernel, tl_engine *engine, box *const in[], int n_in, box *const out[], int n_out,
+            const void *attr, int64_t work_bytes) {
     tl_kcall call = {.engine = engine, .n_in = n_in, .n_out = n_out, .attr = attr, .work_bytes = work_bytes};
     for (int i = 0; i < n_in; i++)
         call.in[i] = in[i]->array;

@@ -64,8 +64,10 @@ static const entry unary[] = {
     {"silu", AT(silu), silu_, NULL, -20, 20, 4, 0, true},
 };
 static const entry binary[] = {
-    {"add", AT(add), NULL, add_, -3, 3, 0.5001, 0, true}, {"sub", AT(sub), NULL, sub_, -3, 3, 0.5001, 0, true},
-    {"mul", AT(mul), NULL, mul_, -3, 3, 0.5001, 0, true}, {"div", AT(div), NULL, div_, 0.1, 3, 0.5001, 0, true},
+    {"add", AT(add), NULL, add_, -3, 3, 0.5001, 0, true},
+    {"sub", AT(sub), NULL, sub_, -3, 3, 0.5001, 0, true},
+    {"mul", AT(mul), NULL, mul_, -3, 3, 0.5001, 0, true},
+    {"div", AT(div), NULL, div_, 0.1, 3, 0.5001, 0, true},
 };
 static const entry backward[] = {
     {"relu_backward", AT(relu_backward), relu_slope, NULL, -3, 3, 1, 0, true},
@@ -113,8 +115,8 @@ static void elementwise(const entry *e, int n_in, int n_rows, int n_columns) {
                         r *= z;
                     double room = allowed(dtypes[d], e, (double)r);
                     if (fabs(box_get(&y, i) - (double)r) > room)
-                        print_error("%s %s %s layout %d x %.9g: ", table->name, e->name, tl_dtype_name(dtypes[d]), layout,
-                                    (double)x);
+                        print_error("%s %s %s layout %d x %.9g: ", table->name, e->name, tl_dtype_name(dtypes[d]),
+                                    layout, (double)x);
                     CLOSE(box_get(&y, i), (double)r, room);
                 }
                 if (!bits) {
@@ -199,7 +201,8 @@ static void test_broadcast(void **state) {
     for (int t = 0; t < 3; t++) {
         const tl_kernels *table = tl_kernels_for_cpu(table_names[t], NULL);
         for (int axis = 0; table && axis < 3; axis++) {
-            box a = box_make(TL_F32, 3, size, axis), b = box_broadcast(TL_F32, 3, size, axis), y = box_make(TL_F32, 3, size, 0);
+            box a = box_make(TL_F32, 3, size, axis), b = box_broadcast(TL_F32, 3, size, axis),
+                y = box_make(TL_F32, 3, size, 0);
             box_random(&a, 1, -1, 1);
             box_random(&b, 2, -1, 1);
             run(table->mul, NULL, (box *[]){&a, &b}, 2, (box *[]){&y}, 1, NULL, 0);
@@ -224,7 +227,8 @@ static void test_ints(void **state) {
             const tl_kernels *table = tl_kernels_for_cpu(table_names[t], NULL);
             if (!table)
                 continue;
-            box a = box_make(dtypes[d], 1, &n, 0), b = box_make(dtypes[d], 1, &n, LAYOUT_GAPS), y = box_make(dtypes[d], 1, &n, 0);
+            box a = box_make(dtypes[d], 1, &n, 0), b = box_make(dtypes[d], 1, &n, LAYOUT_GAPS),
+                y = box_make(dtypes[d], 1, &n, 0);
             for (int64_t i = 0; i < n; i++) {
                 box_put(&a, i, (double)(100 + i));
                 box_put(&b, i, (double)(i % 5));
@@ -247,9 +251,31 @@ static void test_ints(void **state) {
 
 static void test_copy(void **state) {
     (void)state;
-    static const double specials[] = {0, -0.0, 1, -1, 0.5, 2.5, -3.75, 255, 256, 65504, 65520, 1e-8, 3e9, -3e9, 1e19, -1e19,
-                                      0x1.00ffffffp0, 1 + 0x1p-8 + 0x1p-40, 0x1p-24, 0x1p-25, 0x1.8p-25, 1e300, INFINITY,
-                                      -INFINITY, NAN};
+    static const double specials[] = {0,
+                                      -0.0,
+                                      1,
+                                      -1,
+                                      0.5,
+                                      2.5,
+                                      -3.75,
+                                      255,
+                                      256,
+                                      65504,
+                                      65520,
+                                      1e-8,
+                                      3e9,
+                                      -3e9,
+                                      1e19,
+                                      -1e19,
+                                      0x1.00ffffffp0,
+                                      1 + 0x1p-8 + 0x1p-40,
+                                      0x1p-24,
+                                      0x1p-25,
+                                      0x1.8p-25,
+                                      1e300,
+                                      INFINITY,
+                                      -INFINITY,
+                                      NAN};
     const int64_t n = COUNT(specials);
     for (int t = 0; t < 3; t++)
         for (int from = 0; from < TL_DTYPE_COUNT; from++)
@@ -283,7 +309,8 @@ static void test_copy(void **state) {
                             continue; /* two roundings in rounded(): below */
                         CLOSE(box_get(&y, i), r, 0);
                     }
-                    if (from == TL_F64 && to == TL_BF16) /* just above the tie 1 + 2^−8: up, where two roundings go down */
+                    if (from == TL_F64 &&
+                        to == TL_BF16) /* just above the tie 1 + 2^−8: up, where two roundings go down */
                         CLOSE(box_get(&y, 17), 1 + 0x1p-7, 0);
                     box_free(&x);
                     box_free(&y);
@@ -349,7 +376,9 @@ static void reduce_one(const tl_kernels *table, tl_engine *engine, tl_dtype dtyp
             run(kernel[k], engine, (box *[]){&x}, 1, (box *[]){&out}, 1, NULL, 0);
             for (int64_t i = 0; i < m; i++) {
                 double r = k == 0 ? sum[i] : k == 1 ? sum[i] / count : most[i];
-                double room = k == 2 ? 0 : 40 * u * size_sum[i] / (k == 1 ? count : 1) + 1.01 * unit_of(dtype) * fabs(r) * (dtype != TL_F64);
+                double room = k == 2 ? 0
+                                     : 40 * u * size_sum[i] / (k == 1 ? count : 1) +
+                                           1.01 * unit_of(dtype) * fabs(r) * (dtype != TL_F64);
                 CLOSE(box_get(&out, i), r, room);
             }
             box_free(&out);
@@ -464,10 +493,10 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_elementwise), cmocka_unit_test(test_empty_and_scalar),
-        cmocka_unit_test(test_accuracy),    cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_ints),        cmocka_unit_test(test_copy),
-        cmocka_unit_test(test_copy_turned), cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_elementwise),    cmocka_unit_test(test_empty_and_scalar),
+        cmocka_unit_test(test_accuracy),       cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_ints),           cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_copy_turned),    cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_reduce_special), cmocka_unit_test(test_argmax),
         cmocka_unit_test(test_threads),
     };

@@ -14,7 +14,7 @@
 #include "kernel_arrays.h"
 
 #define EACH_TABLE(table)                                                                                              \
-    for (int table_index_ = 0; table_index_ < 3; table_index_++)                                                                                     \
+    for (int table_index_ = 0; table_index_ < 3; table_index_++)                                                       \
         for (const tl_kernels *table = tl_kernels_for_cpu(table_names[table_index_], NULL); table; table = NULL)
 
 static const tl_dtype floats[] = {TL_F64, TL_F32, TL_BF16, TL_F16};
@@ -24,10 +24,12 @@ static tl_dtype statistic(tl_dtype dtype) { return dtype == TL_F64 ? TL_F64 : TL
 /* rounding of the result, and of terms of size `size` in the compute type */
 static double room(tl_dtype dtype, double size, double result) {
     double u = dtype == TL_F64 ? 0x1p-53 : 0x1p-24;
-    return 64 * u * size + (dtype == TL_F64 ? 0 : 1.01 * unit_of(dtype) * fabs(result)) + (dtype == TL_F16 ? 0x1p-25 : 0);
+    return 64 * u * size + (dtype == TL_F64 ? 0 : 1.01 * unit_of(dtype) * fabs(result)) +
+           (dtype == TL_F16 ? 0x1p-25 : 0);
 }
 
-static void softmax_case(const tl_kernels *table, tl_dtype dtype, int layout, const int64_t size[3], tl_softmax_attr attr) {
+static void softmax_case(const tl_kernels *table, tl_dtype dtype, int layout, const int64_t size[3],
+                         tl_softmax_attr attr) {
     int64_t n = count_of(3, size), columns = size[2];
     box x = box_make(dtype, 3, size, layout), y = box_make(dtype, 3, size, (layout + 1) % 4);
     box g = box_make(dtype, 3, size, (layout + 2) % 4), dx = box_make(dtype, 3, size, layout);
@@ -61,7 +63,8 @@ static void softmax_case(const tl_kernels *table, tl_dtype dtype, int layout, co
 
 static void test_softmax(void **state) {
     (void)state;
-    static const int64_t sizes[][3] = {{2, 12, 12}, {3, 5, 9}, {2, 9, 5}, {1, 3, 1500}, {2, 0, 4}, {2, 3, 0}, {1, 1, 1}};
+    static const int64_t sizes[][3] = {{2, 12, 12}, {3, 5, 9}, {2, 9, 5}, {1, 3, 1500},
+                                       {2, 0, 4},   {2, 3, 0}, {1, 1, 1}};
     EACH_TABLE(table)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int d = 0; d < 4; d++)
@@ -70,8 +73,10 @@ static void test_softmax(void **state) {
                     softmax_case(table, floats[d], layout, sizes[s], (tl_softmax_attr){causal ? 0.125 : 1.5, causal});
 }
 
-static void norm_case(const tl_kernels *table, tl_dtype dtype, int layout, const int64_t size[3], bool centred, bool bias) {
-    int64_t n = count_of(3, size), columns = size[2], rows = columns ? n / columns : 0, stat_size[2] = {size[0], size[1]};
+static void norm_case(const tl_kernels *table, tl_dtype dtype, int layout, const int64_t size[3], bool centred,
+                      bool bias) {
+    int64_t n = count_of(3, size), columns = size[2], rows = columns ? n / columns : 0,
+            stat_size[2] = {size[0], size[1]};
     tl_norm_attr attr = {1e-5};
     box x = box_make(dtype, 3, size, layout), y = box_make(dtype, 3, size, (layout + 1) % 4);
     box g = box_make(dtype, 3, size, (layout + 2) % 4), gain = box_make(dtype, 1, &columns, layout);
@@ -83,7 +88,8 @@ static void norm_case(const tl_kernels *table, tl_dtype dtype, int layout, const
     box_random(&gain, 3, 0.5, 1.5);
     box_random(&shift, 4, -1, 1);
     if (centred)
-        run(table->layer_norm, NULL, (box *[]){&x, &gain, &shift}, bias ? 3 : 2, (box *[]){&y, &mean, &rstd}, 3, &attr, 0);
+        run(table->layer_norm, NULL, (box *[]){&x, &gain, &shift}, bias ? 3 : 2, (box *[]){&y, &mean, &rstd}, 3, &attr,
+            0);
     else
         run(table->rms_norm, NULL, (box *[]){&x, &gain}, 2, (box *[]){&y, &rstd}, 2, &attr, 0);
     double *gain_sum = calloc((size_t)columns + 1, 8), *bias_sum = calloc((size_t)columns + 1, 8);
@@ -117,8 +123,9 @@ static void norm_case(const tl_kernels *table, tl_dtype dtype, int layout, const
     box *back_in[] = {&x, &gain, centred ? &mean : &rstd, centred ? &rstd : &g, &g};
     tl_kernel *back = centred ? table->layer_norm_backward : table->rms_norm_backward;
     int n_out = centred && bias ? 3 : 2;
-    run(back, NULL, back_in, centred ? 5 : 4, (box *[]){NULL, &dgain, &dbias}, n_out, &attr, work + 8); /* dx not wanted */
-    box same = g; /* dx in place on the gradient, parameters not wanted */
+    run(back, NULL, back_in, centred ? 5 : 4, (box *[]){NULL, &dgain, &dbias}, n_out, &attr,
+        work + 8); /* dx not wanted */
+    box same = g;  /* dx in place on the gradient, parameters not wanted */
     run(back, NULL, back_in, centred ? 5 : 4, (box *[]){&same, NULL, NULL}, n_out, &attr, work + 8);
     for (int64_t j = 0; rows && j < columns; j++) {
         CLOSE(box_get(&dgain, j), gain_sum[j], room(dtype, 4 * (double)rows, gain_sum[j]));
@@ -146,11 +153,12 @@ static void test_norms(void **state) {
             }
 }
 
-static void entropy_case(const tl_kernels *table, tl_dtype dtype, tl_dtype ids, int layout, int64_t rows, int64_t columns,
-                         bool all_ignored) {
+static void entropy_case(const tl_kernels *table, tl_dtype dtype, tl_dtype ids, int layout, int64_t rows,
+                         int64_t columns, bool all_ignored) {
     int64_t size[2] = {rows, columns}, one = 1;
     tl_loss_attr attr = {-100};
-    box x = box_make(dtype, 2, size, layout), target = box_make(ids, 1, &rows, layout), dx = box_make(dtype, 2, size, layout);
+    box x = box_make(dtype, 2, size, layout), target = box_make(ids, 1, &rows, layout),
+        dx = box_make(dtype, 2, size, layout);
     box lse = box_make(statistic(dtype), 1, &rows, 0), loss = box_make(statistic(dtype), 1, &one, 0);
     box count = box_make(TL_F32, 1, &one, 0), gradient = box_make(statistic(dtype), 1, &one, 0);
     box_random(&x, 3, -30, 30);
@@ -158,8 +166,10 @@ static void entropy_case(const tl_kernels *table, tl_dtype dtype, tl_dtype ids, 
     double sum = 0, counted = 0;
     for (int64_t r = 0; r < rows; r++)
         box_put(&target, r, all_ignored || r % 3 == 1 ? -100 : (double)(r * 7 % columns));
-    assert_int_equal(run(table->cross_entropy, NULL, (box *[]){&x, &target}, 2, (box *[]){&loss, &lse, &count}, 3, &attr, 0), 0);
-    run(table->cross_entropy_backward, NULL, (box *[]){&x, &target, &lse, &count, &gradient}, 5, (box *[]){&dx}, 1, &attr, 0);
+    assert_int_equal(
+        run(table->cross_entropy, NULL, (box *[]){&x, &target}, 2, (box *[]){&loss, &lse, &count}, 3, &attr, 0), 0);
+    run(table->cross_entropy_backward, NULL, (box *[]){&x, &target, &lse, &count, &gradient}, 5, (box *[]){&dx}, 1,
+        &attr, 0);
     for (int64_t r = 0; r < rows; r++)
         counted += box_get_int(&target, r) >= 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -187,9 +197,11 @@ static void entropy_case(const tl_kernels *table, tl_dtype dtype, tl_dtype ids, 
     CLOSE(box_get(&alone, 0), box_get(&loss, 0), 0);
     if (rows > 2 && !all_ignored) {
         box_put(&target, 2, (double)columns);
-        assert_int_equal(run(table->cross_entropy, NULL, (box *[]){&x, &target}, 2, (box *[]){&loss, &lse, &count}, 3, &attr, 0), 3);
+        assert_int_equal(
+            run(table->cross_entropy, NULL, (box *[]){&x, &target}, 2, (box *[]){&loss, &lse, &count}, 3, &attr, 0), 3);
         box_put(&target, 2, -4);
-        assert_int_equal(run(table->cross_entropy, NULL, (box *[]){&x, &target}, 2, (box *[]){&loss, &lse, &count}, 3, &attr, 0), 3);
+        assert_int_equal(
+            run(table->cross_entropy, NULL, (box *[]){&x, &target}, 2, (box *[]){&loss, &lse, &count}, 3, &attr, 0), 3);
     }
     box *all[] = {&x, &target, &dx, &lse, &loss, &count, &gradient, &alone};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -228,7 +240,8 @@ static void test_mse(void **state) {
                 sum += difference * difference;
                 CLOSE(box_get(&da, i), e, room(dtype, 12 / (double)n, e));
             }
-            CLOSE(box_get(&loss, 0), sum / (double)n, room(statistic(dtype), 16, sum / (double)n)); /* the sum here is naive */
+            CLOSE(box_get(&loss, 0), sum / (double)n,
+                  room(statistic(dtype), 16, sum / (double)n)); /* the sum here is naive */
             box_free(&a), box_free(&b), box_free(&da), box_free(&loss), box_free(&g);
         }
 }
@@ -239,7 +252,8 @@ static void test_embedding(void **state) {
     EACH_TABLE(table)
     for (int d = 0; d < 3; d++)
         for (int layout = 0; layout < LAYOUT_COUNT; layout++) {
-            box w = box_make(floats[d], 2, table_size, layout), ids = box_make(layout % 2 ? TL_I32 : TL_I64, 2, ids_size, layout);
+            box w = box_make(floats[d], 2, table_size, layout),
+                ids = box_make(layout % 2 ? TL_I32 : TL_I64, 2, ids_size, layout);
             box y = box_make(floats[d], 3, out_size, (layout + 1) % 4), dw = box_make(floats[d], 2, table_size, layout);
             box_random(&w, 1, -1, 1);
             double sum[11 * 70] = {0};
@@ -252,13 +266,15 @@ static void test_embedding(void **state) {
                 box_put(&y, i, (double)(i % 5) - 2); /* small integers: exact in every dtype */
                 sum[id * 70 + i % 70] += (double)(i % 5) - 2;
             }
-            assert_int_equal(run(table->embedding_backward, NULL, (box *[]){&ids, &y}, 2, (box *[]){&dw}, 1, NULL, 0), 0);
+            assert_int_equal(run(table->embedding_backward, NULL, (box *[]){&ids, &y}, 2, (box *[]){&dw}, 1, NULL, 0),
+                             0);
             for (int64_t i = 0; i < 11 * 70; i++)
                 CLOSE(box_get(&dw, i), sum[i], 0);
             box_put(&ids, 7, 11);
             box_put(&ids, 9, -1);
             assert_int_equal(run(table->embedding, NULL, (box *[]){&w, &ids}, 2, (box *[]){&y}, 1, NULL, 0), 8);
-            assert_int_equal(run(table->embedding_backward, NULL, (box *[]){&ids, &y}, 2, (box *[]){&dw}, 1, NULL, 0), 8);
+            assert_int_equal(run(table->embedding_backward, NULL, (box *[]){&ids, &y}, 2, (box *[]){&dw}, 1, NULL, 0),
+                             8);
             box_free(&w), box_free(&ids), box_free(&y), box_free(&dw);
         }
 }
@@ -303,7 +319,8 @@ static void test_random(void **state) {
     const int64_t n = 50000, part = 1001;
     EACH_TABLE(table) {
         tl_engine *engine = engine_make(table, 3);
-        tl_random_attr attr = {.seed = 0x123456789abcdefULL, .stream = 0xfeedULL << 40, .first = 0, .a = -2, .b = 3, .cut = 2};
+        tl_random_attr attr = {
+            .seed = 0x123456789abcdefULL, .stream = 0xfeedULL << 40, .first = 0, .a = -2, .b = 3, .cut = 2};
         tl_kernel *kernel[] = {table->uniform, table->normal, table->truncated_normal};
         for (int k = 0; k < 3; k++)
             for (int d = 0; d < 4; d++) {
@@ -440,9 +457,9 @@ static void test_threads(void **state) {
         for (int e = 0; e < 4; e++) {
             tl_engine *engine = engine_make(table, threads[e]);
             for (int i = 0; i < 12; i++)
-                found[i] = i < 5   ? box_make(TL_F32, 2, size, 0)
-                           : i < 7 ? box_make(TL_F32, 1, &columns, 0)
-                           : i < 9 ? box_make(TL_F32, 1, &rows, 0)
+                found[i] = i < 5    ? box_make(TL_F32, 2, size, 0)
+                           : i < 7  ? box_make(TL_F32, 1, &columns, 0)
+                           : i < 9  ? box_make(TL_F32, 1, &rows, 0)
                            : i < 11 ? box_make(TL_F32, 1, &one, 0)
                                     : box_make(TL_F32, 2, vocabulary, 0);
             tl_softmax_attr softmax = {1, false};
@@ -451,10 +468,12 @@ static void test_threads(void **state) {
             tl_random_attr random = {.seed = 1, .stream = 2, .b = 1};
             int64_t work = 2 * (rows / TL_ROW_BLOCK + 1) * columns * 4;
             run(table->softmax, engine, (box *[]){&x}, 1, (box *[]){&found[0]}, 1, &softmax, 0);
-            run(table->layer_norm, engine, (box *[]){&x, &gain, &gain}, 3, (box *[]){&found[1], &found[7], &found[8]}, 3, &norm, 0);
+            run(table->layer_norm, engine, (box *[]){&x, &gain, &gain}, 3, (box *[]){&found[1], &found[7], &found[8]},
+                3, &norm, 0);
             run(table->layer_norm_backward, engine, (box *[]){&x, &gain, &found[7], &found[8], &g}, 5,
                 (box *[]){&found[2], &found[5], &found[6]}, 3, &norm, work);
-            run(table->cross_entropy, engine, (box *[]){&x, &ids}, 2, (box *[]){&found[9], &found[7], &found[10]}, 3, &loss, 0);
+            run(table->cross_entropy, engine, (box *[]){&x, &ids}, 2, (box *[]){&found[9], &found[7], &found[10]}, 3,
+                &loss, 0);
             run(table->cross_entropy_backward, engine, (box *[]){&x, &ids, &found[7], &found[10], &found[9]}, 5,
                 (box *[]){&found[3]}, 1, &loss, 0);
             run(table->normal, engine, NULL, 0, (box *[]){&found[4]}, 1, &random, 0);
@@ -476,9 +495,9 @@ static void test_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_softmax),   cmocka_unit_test(test_norms),   cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_mse),       cmocka_unit_test(test_embedding), cmocka_unit_test(test_rotary),
-        cmocka_unit_test(test_random),    cmocka_unit_test(test_dropout), cmocka_unit_test(test_updates),
+        cmocka_unit_test(test_softmax), cmocka_unit_test(test_norms),     cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_mse),     cmocka_unit_test(test_embedding), cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_random),  cmocka_unit_test(test_dropout),   cmocka_unit_test(test_updates),
         cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,10 +20,10 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 1, 1, 1},      {1, 7, 5, 1},       {5, 1, 7, 1},        {7, 5, 1, 1},      {0, 5, 3, 1},      {5, 0, 3, 1},
-    {5, 3, 0, 1},      {12, 12, 32, 9},    {12, 32, 12, 9},     {17, 33, 65, 1},   {64, 64, 64, 1},   {65, 129, 130, 2},
-    {128, 300, 70, 1}, {400, 96, 128, 1},  {1, 512, 300, 1},    {512, 1, 300, 1},  {96, 96, 1500, 1}, {200, 16, 128, 1},
-    {16, 200, 700, 1}, {130, 128, 64, 10}, {300, 520, 40, 1},   {9, 9, 2000, 3},   {33, 64, 64, 0},   {640, 640, 96, 1},
+    {1, 1, 1, 1},      {1, 7, 5, 1},       {5, 1, 7, 1},      {7, 5, 1, 1},     {0, 5, 3, 1},      {5, 0, 3, 1},
+    {5, 3, 0, 1},      {12, 12, 32, 9},    {12, 32, 12, 9},   {17, 33, 65, 1},  {64, 64, 64, 1},   {65, 129, 130, 2},
+    {128, 300, 70, 1}, {400, 96, 128, 1},  {1, 512, 300, 1},  {512, 1, 300, 1}, {96, 96, 1500, 1}, {200, 16, 128, 1},
+    {16, 200, 700, 1}, {130, 128, 64, 10}, {300, 520, 40, 1}, {9, 9, 2000, 3},  {33, 64, 64, 0},   {640, 640, 96, 1},
 };
 
 enum { TRANSPOSE_A = 1, TRANSPOSE_B = 2, ACCUMULATE = 4, BIAS = 8, PADDED = 16 };
@@ -37,28 +37,44 @@ typedef struct operands {
 
 static double round_to(tl_dtype dtype, double v) {
     switch (dtype) {
-    case TL_F64: return v;
-    case TL_F32: return (float)v;
-    case TL_BF16: return tl_bf16_to_f32(tl_f32_to_bf16((float)v));
-    default: return tl_f16_to_f32(tl_f32_to_f16((float)v));
+    case TL_F64:
+        return v;
+    case TL_F32:
+        return (float)v;
+    case TL_BF16:
+        return tl_bf16_to_f32(tl_f32_to_bf16((float)v));
+    default:
+        return tl_f16_to_f32(tl_f32_to_f16((float)v));
     }
 }
 
 static void put(tl_dtype dtype, char *memory, int64_t at, double v) {
     switch (dtype) {
-    case TL_F64: ((double *)memory)[at] = v; break;
-    case TL_F32: ((float *)memory)[at] = (float)v; break;
-    case TL_BF16: ((uint16_t *)memory)[at] = tl_f32_to_bf16((float)v); break;
-    default: ((uint16_t *)memory)[at] = tl_f32_to_f16((float)v); break;
+    case TL_F64:
+        ((double *)memory)[at] = v;
+        break;
+    case TL_F32:
+        ((float *)memory)[at] = (float)v;
+        break;
+    case TL_BF16:
+        ((uint16_t *)memory)[at] = tl_f32_to_bf16((float)v);
+        break;
+    default:
+        ((uint16_t *)memory)[at] = tl_f32_to_f16((float)v);
+        break;
     }
 }
 
 static double get(tl_dtype dtype, const char *memory, int64_t at) {
     switch (dtype) {
-    case TL_F64: return ((const double *)memory)[at];
-    case TL_F32: return ((const float *)memory)[at];
-    case TL_BF16: return tl_bf16_to_f32(((const uint16_t *)memory)[at]);
-    default: return tl_f16_to_f32(((const uint16_t *)memory)[at]);
+    case TL_F64:
+        return ((const double *)memory)[at];
+    case TL_F32:
+        return ((const float *)memory)[at];
+    case TL_BF16:
+        return tl_bf16_to_f32(((const uint16_t *)memory)[at]);
+    default:
+        return tl_f16_to_f32(((const uint16_t *)memory)[at]);
     }
 }
 
@@ -145,8 +161,8 @@ static void check(const operands *o, shape s, const char *what, int flags) {
                 double found = get(dtype, o->c, g * o->product.c_batch[0] + i * o->product.c_row + j);
                 double bound = (double)(s.k + 4) * u * (size + 2) + 2 * last * fabs(sum) + 1e-300;
                 if (!(fabs(found - sum) <= bound)) {
-                    print_error("%s %s m=%lld n=%lld k=%lld flags=%d at [%lld,%lld,%lld]: %.17g, expected %.17g\n", what,
-                                tl_dtype_name(dtype), (long long)s.m, (long long)s.n, (long long)s.k, flags,
+                    print_error("%s %s m=%lld n=%lld k=%lld flags=%d at [%lld,%lld,%lld]: %.17g, expected %.17g\n",
+                                what, tl_dtype_name(dtype), (long long)s.m, (long long)s.n, (long long)s.k, flags,
                                 (long long)g, (long long)i, (long long)j, found, sum);
                     fail();
                 }
@@ -166,8 +182,14 @@ static const char *const names[] = {"portable", "avx2", "avx512"};
 
 static void test_products(void **state) {
     (void)state;
-    static const int combinations[] = {0, TRANSPOSE_A, TRANSPOSE_B, TRANSPOSE_A | TRANSPOSE_B, ACCUMULATE | PADDED,
-                                       BIAS, TRANSPOSE_A | ACCUMULATE | BIAS | PADDED, TRANSPOSE_B | BIAS | PADDED};
+    static const int combinations[] = {0,
+                                       TRANSPOSE_A,
+                                       TRANSPOSE_B,
+                                       TRANSPOSE_A | TRANSPOSE_B,
+                                       ACCUMULATE | PADDED,
+                                       BIAS,
+                                       TRANSPOSE_A | ACCUMULATE | BIAS | PADDED,
+                                       TRANSPOSE_B | BIAS | PADDED};
     static const tl_dtype dtypes[] = {TL_F32, TL_BF16, TL_F64, TL_F16};
     static const int threads[] = {1, 2, 3, 8};
     for (size_t t = 0; t < 3; t++) {
@@ -229,9 +251,21 @@ static void test_odd_strides(void **state) {
         for (int form = 0; form < 3; form++) { /* small integers: sums are exact */
             int64_t a_row = form == 0 ? 0 : form == 1 ? -K : K;
             const float *start = form == 1 ? a + (M - 1) * K : a;
-            tl_product p = {.engine = engine, .dtype = TL_F32, .m = M, .n = N, .k = K, .a = (const char *)start,
-                            .b = (const char *)b, .c = (char *)c, .a_row = a_row, .a_col = 1, .b_row = N, .b_col = 1,
-                            .c_row = N, .bias = (const char *)bias, .bias_stride = 2};
+            tl_product p = {.engine = engine,
+                            .dtype = TL_F32,
+                            .m = M,
+                            .n = N,
+                            .k = K,
+                            .a = (const char *)start,
+                            .b = (const char *)b,
+                            .c = (char *)c,
+                            .a_row = a_row,
+                            .a_col = 1,
+                            .b_row = N,
+                            .b_col = 1,
+                            .c_row = N,
+                            .bias = (const char *)bias,
+                            .bias_stride = 2};
             kernels->product(&p);
             for (int i = 0; i < M; i++)
                 for (int j = 0; j < N; j++) {

@@ -89,9 +89,7 @@ TLM double silu_slope64(double x) {
     return x < -746 ? 0.0 : x > 746 ? 1.0 : slope;
 }
 #define ROOT_8_OVER_PI 1.5957691216057308
-TLM double gelu_tanh64(double x) {
-    return x < -25 ? -0.0 : x * sigmoid64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x));
-}
+TLM double gelu_tanh64(double x) { return x < -25 ? -0.0 : x * sigmoid64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x)); }
 TLM double gelu_tanh_slope64(double x) {
     double rest, s = sigmoid_rest64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x), &rest);
     double slope = s + x * s * rest * (ROOT_8_OVER_PI * (1.0 + 0.134145 * x * x));
