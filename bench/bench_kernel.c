@@ -151,7 +151,10 @@ static void peak_all(void *argument) {
 
 /* 0 where there is no such loop for the table: then products show their rate alone */
 static double peak_rate(const bench *b) {
-    peaking p = {.b = b, .lanes = strcmp(b->table->name, "avx512") == 0 ? 16 : strcmp(b->table->name, "avx2") == 0 ? 8 : 0};
+    peaking p = {.b = b,
+                 .lanes = strcmp(b->table->name, "avx512") == 0 ? 16
+                          : strcmp(b->table->name, "avx2") == 0 ? 8
+                                                                : 0};
     if (!p.lanes)
         return 0;
     return (double)b->threads * ROUNDS * 10 * 2 * p.lanes / median(peak_all, &p);
@@ -172,9 +175,9 @@ static void run_job(void *argument) {
 static tl_array matrix(tl_dtype dtype, int64_t rows, int64_t columns) {
     tl_array a = {.dtype = dtype, .ndim = 2, .size = {rows, columns}, .stride = {columns, 1}};
     a.data = need((size_t)(rows * columns * tl_dtype_bytes(dtype)));
-    if (dtype == TL_F32)
-        for (int64_t i = 0; i < rows * columns; i++)
-            ((float *)a.data)[i] = (float)(i % 101) * 0.05f - 2.5f;
+    float *value = (void *)a.data;
+    for (int64_t i = 0; dtype == TL_F32 && i < rows * columns; i++)
+        value[i] = (float)(i % 101) * 0.05f - 2.5f;
     return a;
 }
 
@@ -211,9 +214,14 @@ static void elementwise(const bench *b, int64_t rows, int64_t width) {
         const char *name;
         tl_kernel *kernel;
         int n_in;
-    } all[] = {{"copy", k->copy, 1},         {"add", k->add, 2},         {"gelu_erf", k->gelu_erf, 1},
-               {"gelu_tanh", k->gelu_tanh, 1}, {"silu", k->silu, 1},     {"exp", k->exp, 1},
-               {"gelu_erf_backward", k->gelu_erf_backward, 2},           {"relu", k->relu, 1}};
+    } all[] = {{"copy", k->copy, 1},
+               {"add", k->add, 2},
+               {"gelu_erf", k->gelu_erf, 1},
+               {"gelu_tanh", k->gelu_tanh, 1},
+               {"silu", k->silu, 1},
+               {"exp", k->exp, 1},
+               {"gelu_erf_backward", k->gelu_erf_backward, 2},
+               {"relu", k->relu, 1}};
     printf("\nelementwise, %lld x %lld f32\n", (long long)rows, (long long)width);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         job j = {all[i].kernel, {.engine = b->engine, .n_in = all[i].n_in, .n_out = 1}};
@@ -263,7 +271,8 @@ static void by_rows(const bench *b, int64_t rows, int64_t width) {
     report(b, "layer_norm", &j);
     j = (job){k->layer_norm_backward, {.engine = b->engine, .n_in = 5, .n_out = 3, .attr = &norm}};
     j.call.in[0] = matrix(TL_F32, rows, width), j.call.in[1] = vector(TL_F32, width);
-    j.call.in[2] = vector(TL_F32, rows), j.call.in[3] = vector(TL_F32, rows), j.call.in[4] = matrix(TL_F32, rows, width);
+    j.call.in[2] = vector(TL_F32, rows), j.call.in[3] = vector(TL_F32, rows),
+    j.call.in[4] = matrix(TL_F32, rows, width);
     j.call.out[0] = matrix(TL_F32, rows, width);
     j.call.out[1] = vector(TL_F32, width), j.call.out[2] = vector(TL_F32, width);
     void *work = need((size_t)(2 * (rows / TL_ROW_BLOCK + 1) * width * 4));
@@ -305,10 +314,24 @@ static void product(const bench *b, const char *name, int64_t m, int64_t n, int6
     tl_array a_memory = matrix(dtype, batch * m, k), b_memory = matrix(dtype, batch * k, n);
     tl_array c_memory = matrix(dtype, batch * m, n);
     producing p = {b->table,
-                   {.engine = b->engine, .dtype = dtype, .m = m, .n = n, .k = k, .a = a_memory.data, .b = b_memory.data,
-                    .c = c_memory.data, .a_row = turn_a ? 1 : k, .a_col = turn_a ? m : 1, .b_row = turn_b ? 1 : n,
-                    .b_col = turn_b ? k : 1, .c_row = n, .n_batch = 1, .batch = {batch}, .a_batch = {m * k},
-                    .b_batch = {k * n}, .c_batch = {m * n}}};
+                   {.engine = b->engine,
+                    .dtype = dtype,
+                    .m = m,
+                    .n = n,
+                    .k = k,
+                    .a = a_memory.data,
+                    .b = b_memory.data,
+                    .c = c_memory.data,
+                    .a_row = turn_a ? 1 : k,
+                    .a_col = turn_a ? m : 1,
+                    .b_row = turn_b ? 1 : n,
+                    .b_col = turn_b ? k : 1,
+                    .c_row = n,
+                    .n_batch = 1,
+                    .batch = {batch},
+                    .a_batch = {m * k},
+                    .b_batch = {k * n},
+                    .c_batch = {m * n}}};
     double flops = 2.0 * (double)m * (double)n * (double)k * (double)batch, t = median(run_product, &p);
     printf("%-14s %-4s %5lld x %5lld x %5lld", name, tl_dtype_name(dtype), (long long)m, (long long)n, (long long)k);
     printf(batch > 1 ? " x %4lld" : "       ", (long long)batch);
@@ -346,7 +369,8 @@ int main(int argc, char **argv) {
         return 1;
     }
     b.peak = peak_rate(&b);
-    printf("table %s, %d threads, peak %.1f GFLOP/s f32, medians of %d\n", b.table->name, b.threads, b.peak * 1e-9, REPEATS);
+    printf("table %s, %d threads, peak %.1f GFLOP/s f32, medians of %d\n", b.table->name, b.threads, b.peak * 1e-9,
+           REPEATS);
     elementwise(&b, 6000, 128);
     elementwise(&b, 1024, 3072);
     by_rows(&b, 24000, 12);
