@@ -67,16 +67,26 @@ typedef struct tl_explain_six {
 tl_status tl_explain_six_of(const tl_explain_sum *flops, const tl_explain_sum *params, tl_explain_six *six,
                             tl_error *error) TL_MUST_CHECK;
 
-/* Where another phase takes over the peak as one size changes: found by running meta again, never by extrapolation. */
+/* Where another moment takes over the peak as one size changes: found by running meta again, never by extrapolation. */
+typedef struct tl_explain_moment {
+    tl_phase phase;
+    char pattern[96]; /* of the module at work: "h.*.attn" */
+    char op[32];
+} tl_explain_moment;
 typedef struct tl_explain_swap {
     bool found;
     const char *symbol; /* "T" or "B" */
-    int64_t from, to;   /* neighbouring sizes: at `from` the peak is in the phase asked about, at `to` in `phase` */
-    tl_phase phase;
-    int64_t searched_seq, searched_micro_batch; /* the largest sizes tried */
+    int64_t from, to;   /* neighbouring sizes: at `from` the peak stands where it stands now, at `to` at `other` */
+    tl_explain_moment now, other;
+    int64_t lowest[2], highest[2]; /* the smallest and largest T and B tried */
 } tl_explain_swap;
 #define TL_EXPLAIN_SWAP_LIMIT 1000000
-tl_status tl_explain_swap_find(const tl_plan_options *options, tl_explain_swap *swap, tl_error *error) TL_MUST_CHECK;
+/* `phases`: another phase, else another module or op is enough. T is tried first, then B, each up to the limit (T up to a
+ * learned context) and down to 1. */
+tl_status tl_explain_swap_find(const tl_plan_options *options, bool phases, tl_explain_swap *swap,
+                               tl_error *error) TL_MUST_CHECK;
+/* Where the peak of a phase (TL_PHASE_ALL: of the step) stands. */
+void tl_explain_moment_of(const tl_plan_run *run, tl_phase phase, tl_explain_moment *moment);
 
 /* ---- CS336, assignment 1, problem adamwAccounting (handout v1.0.2), fp32 ----
  * Activations by the handout's list: outputs of RMSNorms, QKV, QKᵀ, softmax, AV, output projection, W1, SiLU, W2, final

@@ -28,6 +28,8 @@ static tl_explain_term *new_term(tl_gather *g, const char *pattern, const char *
     tl_fold *fold = tl_fold_new(g->ctx);
     if (!fold)
         return NULL;
+    if (g->moment)
+        tl_fold_at(fold, g->moment->region);
     tl_explain_term *t = &sum->term[sum->count];
     memset(t, 0, sizeof *t);
     snprintf(t->pattern, sizeof t->pattern, "%s", pattern);
@@ -192,7 +194,7 @@ tl_status tl_explain_grouped(const tl_explain_sum *sum, tl_explain_sum *groups, 
 /* ---- parameters ---- */
 
 /* "h.3.attn.c_attn.weight" is "h.*.attn.c_attn.weight" of layer 3. */
-static void name_pattern(const char *name, char *out, size_t size) {
+void tl_explain_pattern(const char *name, char *out, size_t size) {
     size_t n = 0;
     for (const char *at = name; *at && n + 2 < size;) {
         size_t length = strcspn(at, ".");
@@ -218,7 +220,7 @@ tl_status tl_explain_params(const tl_plan_run *run, tl_explain_sum *sum, tl_erro
     for (int i = 0; i < count; i++) {
         char pattern[96];
         const tl_tensor *t = list[i].tensor;
-        name_pattern(list[i].name, pattern, sizeof pattern);
+        tl_explain_pattern(list[i].name, pattern, sizeof pattern);
         tl_gather_add(&g, pattern, "", t->storage->region, (tl_u128)tl_tensor_count(t),
                       tl_shape_formula(run->ctx, &t->shape, 1));
     }

@@ -10,6 +10,7 @@ typedef struct tl_gather {
     tl_explain_sum *sum;
     tl_fold **fold; /* one a term */
     int64_t capacity;
+    const tl_peak *moment; /* what is gathered lives then; NULL: counts of work */
     bool failed;
 } tl_gather;
 
@@ -22,5 +23,7 @@ tl_status tl_gather_end(tl_gather *g, const char *name, bool parts, tl_error *er
 /* TL_OK if the formula has this value; else the error says both. */
 tl_status tl_explain_check(const tl_plan_run *run, const char *name, const tl_poly *formula, tl_u128 value,
                            tl_error *error);
+/* "h.3.attn" → "h.*.attn" */
+void tl_explain_pattern(const char *name, char *out, size_t size);
 
 #endif
