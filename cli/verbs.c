@@ -9,6 +9,7 @@ static const tl_verb *const verbs[] = {
     &tl_verb_time,
     &tl_verb_fit,
     &tl_verb_plan,
+    &tl_verb_explain,
     &tl_verb_machine,
     &tl_verb_models,
     &tl_verb_gpus,
