@@ -5,8 +5,8 @@
 
 /* In the order help shows them. */
 static const tl_verb *const verbs[] = {
-    &tl_verb_time,    &tl_verb_fit,        &tl_verb_plan,    &tl_verb_models, &tl_verb_gpus,
-    &tl_verb_inspect, &tl_verb_completion, &tl_verb_version, &tl_verb_help,
+    &tl_verb_time, &tl_verb_op,      &tl_verb_fit,        &tl_verb_plan,    &tl_verb_models,
+    &tl_verb_gpus, &tl_verb_inspect, &tl_verb_completion, &tl_verb_version, &tl_verb_help,
 };
 
 int tl_verb_count(void) { return (int)(sizeof verbs / sizeof verbs[0]); }
