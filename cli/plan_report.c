@@ -108,15 +108,15 @@ static void out_top(const tl_cli *cli, const tl_plan *p) {
 static void out_flops(const tl_cli *cli, const tl_account *a) {
     static const tl_column columns[] = {
         {"attention", "matmul FLOPs, attention", false, false, false},
-        {"forward", "forward", true, false, false},
-        {"both", "+ backward", true, false, false},
+        {"forward", "forward/token", true, false, false},
+        {"both", "+ backward/token", true, false, false},
         {"ratio", "a parameter", true, false, false},
         {"step", "a step", true, false, false},
     };
     static const tl_column samples[] = {
         {"attention", "matmul FLOPs", false, false, false},
-        {"forward", "forward", true, false, false},
-        {"both", "+ backward", true, false, false},
+        {"forward", "forward/sample", true, false, false},
+        {"both", "+ backward/sample", true, false, false},
         {"ratio", "a parameter", true, false, false},
         {"step", "a step", true, false, false},
     };
@@ -133,11 +133,8 @@ static void out_flops(const tl_cli *cli, const tl_account *a) {
                           : "all",
                  tokens && causal == (i == 1) ? " *" : "");
         tl_grid_string(grid, line, NULL);
-        snprintf(line, sizeof line, "%s%s", tl_text_count(tl_u128_double(forward), text),
-                 tokens ? "/token" : "/sample");
-        tl_grid_unsigned(grid, forward, line);
-        snprintf(line, sizeof line, "%s%s", tl_text_count(tl_u128_double(both), text), tokens ? "/token" : "/sample");
-        tl_grid_unsigned(grid, both, line);
+        tl_grid_unsigned(grid, forward, tl_text_flops(tl_u128_double(forward), text));
+        tl_grid_unsigned(grid, both, tl_text_flops(tl_u128_double(both), text));
         double ratio = tl_u128_double(both) / (double)p->parameters.unique;
         tl_grid_real(grid, ratio, tl_text_plain(ratio, 2, text));
         tl_u128 step = i ? p->per_step_causal : p->per_step;

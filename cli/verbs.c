@@ -7,6 +7,7 @@
 static const tl_verb *const verbs[] = {
     /* clang-format off: one a line */
     &tl_verb_time,
+    &tl_verb_op,
     &tl_verb_fit,
     &tl_verb_plan,
     &tl_verb_explain,
