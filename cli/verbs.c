@@ -5,7 +5,7 @@
 
 /* In the order help shows them. */
 static const tl_verb *const verbs[] = {
-    &tl_verb_time,    &tl_verb_fit,        &tl_verb_models,  &tl_verb_gpus,
+    &tl_verb_time,    &tl_verb_fit,        &tl_verb_train,   &tl_verb_ledger, &tl_verb_models,  &tl_verb_gpus,
     &tl_verb_inspect, &tl_verb_completion, &tl_verb_version, &tl_verb_help,
 };
 
