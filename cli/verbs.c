@@ -12,6 +12,8 @@ static const tl_verb *const verbs[] = {
     &tl_verb_plan,
     &tl_verb_explain,
     &tl_verb_machine,
+    &tl_verb_train,
+    &tl_verb_ledger,
     &tl_verb_models,
     &tl_verb_gpus,
     &tl_verb_inspect,
