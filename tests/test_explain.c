@@ -608,13 +608,16 @@ static void formulas_predict_other_sizes(void **state) {
         tl_plan_options o = sized(family, tied, optim, &s);
         tl_plan_run base;
         start(&o, true, &base);
-        sizes to[24];
+        sizes to[32];
         int n = 0;
-        for (int i = 0; i < 20; i++)
+        for (int i = 0; i < 32; i++)
             to[i] = s;
         to[n++].N = 2;
         to[n++].N = 4;
         to[n++].N = 9;
+        to[n++].B = 1;
+        to[n++].T = 1;
+        to[n++].N = 1;
         to[n++].B = 2;
         to[n++].B = 13;
         to[n++].T = 9;
