@@ -134,7 +134,7 @@ gives_json "fit model: momentum fp32 is 12" '"bytes_per_parameter":12,' fit mode
 gives_json "fit model: adagrad fp32 is 12" '"bytes_per_parameter":12,' fit model -g H100 --precision fp32 --optim adagrad
 gives_json "fit model: here" '"device":"thismachine"' fit model
 refuses "fit: adamw8bit by name" "--optim adamw8bit is not done by \`fit'" fit model --optim adamw8bit
-refuses "fit: fp8-mixed by name" "it does fp32, bf16, bf16-mixed or fp16-mixed" fit model --precision fp8-mixed
+refuses "fit: fp8-mixed by name" "it does fp32, bf16 or bf16-mixed" fit model --precision fp8-mixed
 refuses "fit: a slip of the finger" "did you mean model" fit modle
 refuses "fit: nothing to fit" "it needs" fit
 refuses "fit: more devices than there are" "999999999999xH100" fit model -g 999999999999xH100

@@ -4,10 +4,9 @@
  * its mirror (b, a) are held out together, by a hash of the two numbers that no seed enters: about one pair in sixteen.
  * Training draws from the others alone, so an exact answer to a held-out sum was computed, not remembered.
  *
- * Encoding, TL_SUMS_LENGTH characters: the question "137+485=", then the answer as four digits, LAST DIGIT FIRST ("2260"
- * for 622). Carries run from the last digit to the first, and a model that must write the first digit first has to work
- * out all carries before it may write anything; that can be learned as well but takes several times the training. The
- * model learns the answer's digits only: all other targets are TL_IGNORE_INDEX.
+ * Encoding, TL_SUMS_LENGTH characters: "137+485=622 ", as one writes it, most significant digit first, no zeros in front; a
+ * blank ends an answer of three digits. The model learns the answer's characters only: all other targets are
+ * TL_IGNORE_INDEX.
  */
 #ifndef TALLY_DATA_H
 #define TALLY_DATA_H
@@ -18,7 +17,7 @@
 extern "C" {
 #endif
 
-#define TL_SUMS_VOCAB 13 /* "0123456789+= " : the blank fills up sequences longer than a sum */
+#define TL_SUMS_VOCAB 13 /* "0123456789+= ": the blank ends an answer and fills up longer sequences */
 #define TL_SUMS_QUESTION 8
 #define TL_SUMS_ANSWER 4
 #define TL_SUMS_LENGTH (TL_SUMS_QUESTION + TL_SUMS_ANSWER)
@@ -53,8 +52,8 @@ void tl_sums_seek(tl_sums *sums, uint64_t position);
 
 typedef struct tl_sums_answer {
     int a, b;
-    int answer;     /* what the model wrote, read as a number; −1: not four digits */
-    char text[16];  /* as a person writes it: "137+485=622" */
+    int answer;    /* what the model wrote, read as a number; −1: no number */
+    char text[16]; /* as a person writes it: "137+485=622" */
     bool right;
 } tl_sums_answer;
 typedef struct tl_sums_score {

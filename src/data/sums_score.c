@@ -34,16 +34,20 @@ static void append(int32_t *tokens, int64_t rows, int64_t length, const int64_t 
 
 static tl_sums_answer read_answer(int a, int b, const int32_t *row) {
     tl_sums_answer r = {.a = a, .b = b, .answer = 0};
-    for (int i = TL_SUMS_ANSWER - 1; i >= 0; i--) {
-        int32_t digit = row[TL_SUMS_QUESTION + i];
-        r.answer = r.answer < 0 || digit < 0 || digit > 9 ? -1 : r.answer * 10 + digit;
-    }
+    char written[TL_SUMS_ANSWER + 1];
+    int digits = 0;
+    for (int i = 0; i < TL_SUMS_ANSWER; i++)
+        written[i] = tl_sums_character(row[TL_SUMS_QUESTION + i]);
+    written[TL_SUMS_ANSWER] = '\0';
+    for (; digits < TL_SUMS_ANSWER && written[digits] >= '0' && written[digits] <= '9'; digits++)
+        r.answer = r.answer * 10 + (written[digits] - '0');
+    bool ends = digits == TL_SUMS_ANSWER || (digits == TL_SUMS_ANSWER - 1 && written[digits] == ' ');
+    if (ends && digits < TL_SUMS_ANSWER)
+        written[digits] = '\0';
+    if (!ends || written[0] == '0')
+        r.answer = -1;
     r.right = r.answer == a + b;
-    if (r.answer >= 0)
-        snprintf(r.text, sizeof r.text, "%d+%d=%d", a, b, r.answer);
-    else
-        snprintf(r.text, sizeof r.text, "%d+%d=%c%c%c%c", a, b, tl_sums_character(row[11]), tl_sums_character(row[10]),
-                 tl_sums_character(row[9]), tl_sums_character(row[8]));
+    snprintf(r.text, sizeof r.text, "%d+%d=%s", a, b, written);
     return r;
 }
 

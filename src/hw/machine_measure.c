@@ -295,7 +295,7 @@ static void run_products(const product_job *job, tl_dtype dtype, const product_s
 
 /* FLOP/s of one shape within about `seconds`; two samples in any case, three where they are short. */
 static double rate_of(const product_job *job, tl_dtype dtype, const product_shape *s, double seconds) {
-    double sample[MOST_SAMPLES], begin = now();
+    double sample[MOST_SAMPLES] = {0}, begin = now();
     int repeats = 1, n = 0;
     run_products(job, dtype, s); /* makes what is cached, wakes the threads */
     double once = elapsed(begin);
