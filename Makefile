@@ -84,6 +84,10 @@ TALLY := $(if $(CLI_SOURCES),$(BUILD)/tally)
 # A sanitizer's runtime belongs to the program, so those builds make no shared library.
 SHARED := $(if $(SANITIZE),,$(BUILD)/$(SONAME))
 
+# One short line a file; V=1 shows the commands.
+V ?= 0
+say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $1 '$@';)
+
 .DELETE_ON_ERROR:
 # Made by one rule and used by another, and kept all the same.
 .SECONDARY: $(GENERATED)
@@ -106,65 +110,65 @@ $(BUILD)/sources: FORCE
 
 $(BUILD)/gen/%.c: tools/gen_%.sh $(GENERATOR_INPUTS) $(BUILD)/sources
 	@mkdir -p $(@D)
-	sh $< >$@
+	$(call say,GEN)sh $< >$@
 
 $(BUILD)/obj/src/%.o: src/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+	$(call say,CC)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+	$(call say,CC)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
 
 $(BUILD)/obj/cli/%.o: cli/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. $(CLI_CFLAGS) -c $< -o $@
+	$(call say,CC)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -I. $(CLI_CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -Itests -c $< -o $@
+	$(call say,CC)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -Itests -c $< -o $@
 
 define body_rule
 $(BUILD)/obj/body/$1/%.o: src/kernel/body/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) $(BODY_OPTIMIZE) -DTL_ISA=$1 $(ISA_FLAGS_$1) $$(DEPENDENCIES) -Iinclude -Isrc -c $$< -o $$@
+	$$(call say,CC)$$(CC) $$(ALL_CFLAGS) $(BODY_OPTIMIZE) -DTL_ISA=$1 $(ISA_FLAGS_$1) $$(DEPENDENCIES) -Iinclude -Isrc -c $$< -o $$@
 endef
 $(foreach isa,$(ISAS),$(eval $(call body_rule,$(isa))))
 
 # ---- linking --------------------------------------------------------------------------------------------------------
 $(BUILD)/libtally.a: $(LIB_OBJECTS) $(BUILD)/sources
 	@rm -f $@
-	ar rcsD $@ $(LIB_OBJECTS)
+	$(call say,AR)ar rcsD $@ $(LIB_OBJECTS)
 
 $(BUILD)/$(SONAME): $(LIB_OBJECTS) $(BUILD)/sources tools/libtally.map
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/libtally.map \
+	$(call say,CC)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=tools/libtally.map \
 	  -o $@ $(LIB_OBJECTS) $(LIB_LDLIBS)
 	@ln -sf $(SONAME) $(BUILD)/libtally.so
 
 # The command holds the library: it runs from where it was built and from where it is copied to.
 $(BUILD)/tally: $(CLI_OBJECTS) $(BUILD)/libtally.a $(BUILD)/sources
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libtally.a $(CLI_LDLIBS) $(LIB_LDLIBS)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CLI_OBJECTS) $(BUILD)/libtally.a $(CLI_LDLIBS) $(LIB_LDLIBS)
 
 # What tests/*.c beyond test_*.c define is linked into every test that uses it.
 $(BUILD)/tests/libhelpers.a: $(HELPER_OBJECTS) $(BUILD)/sources
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcsD $@ $(HELPER_OBJECTS)
+	$(call say,AR)ar rcsD $@ $(HELPER_OBJECTS)
 
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a -lcmocka $(LIB_LDLIBS)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a -lcmocka $(LIB_LDLIBS)
 
 $(BENCHES): $(BUILD)/bench/%: bench/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
 
 $(EXAMPLES): $(BUILD)/examples/%: examples/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
 
 $(FUZZERS): $(BUILD)/bin/%: fuzz/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined $(DEPENDENCIES) $(LDFLAGS) -Wno-missing-prototypes \
+	$(call say,CC)$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined $(DEPENDENCIES) $(LDFLAGS) -Wno-missing-prototypes \
 	  -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
 
 # ---- running --------------------------------------------------------------------------------------------------------
@@ -244,18 +248,18 @@ wasm-run: $(BUILD)/tally-core.wasm
 
 $(BUILD)/wasm/src/%.o: src/%.c Makefile
 	@mkdir -p $(@D)
-	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+	$(call say,WASM)$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
 
 $(BUILD)/wasm/tools/%.o: tools/%.c Makefile
 	@mkdir -p $(@D)
-	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -c $< -o $@
+	$(call say,WASM)$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -c $< -o $@
 
 $(BUILD)/wasm/gen/%.o: $(BUILD)/gen/%.c Makefile
 	@mkdir -p $(@D)
-	$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
+	$(call say,WASM)$(WASM_CC) $(WASM_CFLAGS) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
 
 $(BUILD)/tally-core.wasm: $(WASM_OBJECTS) tools/wasm-exports.txt tools/link-wasm.sh $(BUILD)/sources
-	WASM_CC='$(WASM_CC)' sh tools/link-wasm.sh $@ $(WASM_OBJECTS)
+	$(call say,LINK)WASM_CC='$(WASM_CC)' sh tools/link-wasm.sh $@ $(WASM_OBJECTS)
 
 # ---- installing -----------------------------------------------------------------------------------------------------
 INSTALLED := $(DESTDIR)$(PREFIX)

@@ -80,7 +80,7 @@ static const tl_column columns[] = {
     {"width", "D", true, false, false},
     {"heads", "H", true, false, false},
     {"kv_heads", "G", true, false, false},
-    {"head_size", "K", true, false, false},
+    {"head_size", "K", true, true, false},
     {"ff", "F", true, false, false},
     {"vocab", "V", true, false, false},
     {"context", "C", true, false, false},

@@ -114,13 +114,13 @@ static void llama_says_what_it_assumed(void **state) {
     assert_string_equal(model.source_kv_heads.text, "H assumed by llama");
     /* head_dim that is not hidden_size ÷ heads */
     takes("{" LLAMA ",\"head_dim\":32,\"num_key_value_heads\":2,\"attention_bias\":true,\"mlp_bias\":true,\"rope_"
-                    "interleaved\":true}");
+          "interleaved\":true}");
     assert_int_equal(model.head_size, 32);
     assert_int_equal(model.kv_heads, 2);
     assert_true(model.attention_bias && model.mlp_bias && model.rope_interleaved);
     assert_string_equal(model.source_head_size.text, "head_dim");
     takes("{" LLAMA ",\"head_dim\":null,\"num_key_value_heads\":null,\"rope_scaling\":null,\"quantization_config\":"
-                    "null,\"sliding_window\":null}");
+          "null,\"sliding_window\":null}");
     assert_int_equal(model.head_size, 16);
     /* whatever torch_dtype says, nothing changes */
     takes("{" LLAMA ",\"torch_dtype\":\"float16\",\"pretraining_tp\":2,\"use_cache\":false}");
@@ -226,7 +226,7 @@ static void keys_that_change_the_model_are_refused(void **state) {
         refuses(text, says);
     }
     takes("{" GPT2 ",\"add_cross_attention\":false,\"reorder_and_upcast_attn\":false,\"scale_attn_weights\":true,"
-                   "\"pruned_heads\":{}}");
+          "\"pruned_heads\":{}}");
     takes("{" LLAMA
           ",\"use_sliding_window\":false,\"sliding_window\":4096,\"partial_rotary_factor\":1.0,\"num_local_experts\":0,"
           "\"layer_types\":[\"full_attention\"]}");

@@ -95,8 +95,8 @@ static void follow(const tl_kernels *kernels, const tl_model *model, const char 
             fail_msg("step %d: %s", s.step, tl_ctx_error(ctx)->message);
         double wrong = fabs(result.loss - expected[s.step]) / expected[s.step];
         if (!(wrong < 1e-4)) /* the bar: 1e-4 relative in fp32 */
-            fail_msg("%s step %d: loss %.9g, PyTorch %.9g (%.2g relative)", family, s.step, result.loss, expected[s.step],
-                     wrong);
+            fail_msg("%s step %d: loss %.9g, PyTorch %.9g (%.2g relative)", family, s.step, result.loss,
+                     expected[s.step], wrong);
     }
     tl_trainer_free(trainer);
     tl_ctx_free(ctx);
@@ -111,17 +111,42 @@ static const tl_kernels *best(void) {
 }
 
 static void run_gpt2(const tl_kernels *kernels) {
-    tl_model m = {.name = "small", .family = TL_FAMILY_GPT2, .layers = 2, .width = 48, .heads = 4, .kv_heads = 4,
-                  .head_size = 12, .ff = 160, .vocab = 61, .context = 24, .tied = true, .learned_positions = true,
-                  .attention_bias = true, .mlp_bias = true, .activation = TL_GELU_TANH, .norm_epsilon = 1e-5,
+    tl_model m = {.name = "small",
+                  .family = TL_FAMILY_GPT2,
+                  .layers = 2,
+                  .width = 48,
+                  .heads = 4,
+                  .kv_heads = 4,
+                  .head_size = 12,
+                  .ff = 160,
+                  .vocab = 61,
+                  .context = 24,
+                  .tied = true,
+                  .learned_positions = true,
+                  .attention_bias = true,
+                  .mlp_bias = true,
+                  .activation = TL_GELU_TANH,
+                  .norm_epsilon = 1e-5,
                   .init_std = 0.02};
     follow(kernels, &m, "gpt2", (tl_train_options){.micro_batch = 4, .seq = 16}, oracle_gpt2);
 }
 
 static void run_llama(const tl_kernels *kernels) {
-    tl_model m = {.name = "small", .family = TL_FAMILY_LLAMA, .layers = 2, .width = 48, .heads = 6, .kv_heads = 2,
-                  .head_size = 10, .ff = 96, .vocab = 67, .context = 32, .gated = true, .activation = TL_SILU,
-                  .norm_epsilon = 1e-5, .rope_theta = 10000, .init_std = 0.02};
+    tl_model m = {.name = "small",
+                  .family = TL_FAMILY_LLAMA,
+                  .layers = 2,
+                  .width = 48,
+                  .heads = 6,
+                  .kv_heads = 2,
+                  .head_size = 10,
+                  .ff = 96,
+                  .vocab = 67,
+                  .context = 32,
+                  .gated = true,
+                  .activation = TL_SILU,
+                  .norm_epsilon = 1e-5,
+                  .rope_theta = 10000,
+                  .init_std = 0.02};
     follow(kernels, &m, "llama", (tl_train_options){.micro_batch = 3, .seq = 13, .clip = 0.5}, oracle_llama);
 }
 

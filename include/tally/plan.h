@@ -86,7 +86,7 @@ typedef struct tl_plan {
     double compute_seconds, memory_seconds, communication_seconds; /* parts of the step by what bounds each op */
     double roofline_seconds;                                       /* lower bound of the step, whatever --mfu says */
     tl_bound bound;
-    char peak_source[160];
+    char peak_source[320];
     bool measured_rates; /* products timed by this machine's table */
     /* cost */
     double device_hours, amount;

@@ -68,7 +68,7 @@ tl_dim tl_dim_named(tl_dim dim, const char *axis);
 tl_dim tl_dim_mul(tl_ctx *ctx, tl_dim a, tl_dim b);
 tl_dim tl_dim_add(tl_ctx *ctx, tl_dim a, tl_dim b);
 tl_dim tl_dim_div(tl_ctx *ctx, tl_dim a, tl_dim b);
-/* a/b rounded up. No polynomial rounds, so a formula's result is a new symbol defined as "ceil((B*T)/64)"; the same
+/* a/b rounded up. No polynomial rounds, so a formula's result is a new symbol defined as "ceil((B·T)/64)"; the same
  * definition gives the same symbol again. */
 tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b);
 

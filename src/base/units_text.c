@@ -122,7 +122,7 @@ char *tl_text_duration(double seconds, char *buffer) {
     const double size = negative ? -seconds : seconds;
     size_t i = 0;
     double amount = size * 1e9;
-    while (amount >= units[i].below && i < LAST) {
+    while (i < LAST && amount >= units[i].below) {
         i++;
         /* Below a second, times a whole number: dividing by 1e-3, which is inexact, would round twice. */
         amount = i == 1 ? size * 1e6 : i == 2 ? size * 1e3 : size / units[i].seconds;

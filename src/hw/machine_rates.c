@@ -17,10 +17,14 @@ double tl_machine_peak(const tl_machine *machine, tl_dtype dtype) {
     if (!machine)
         return 0;
     switch (dtype) {
-    case TL_F32: return machine->peak_fp32;
-    case TL_BF16: return machine->peak_bf16;
-    case TL_F64: return machine->peak_fp64;
-    default: return 0;
+    case TL_F32:
+        return machine->peak_fp32;
+    case TL_BF16:
+        return machine->peak_bf16;
+    case TL_F64:
+        return machine->peak_fp64;
+    default:
+        return 0;
     }
 }
 

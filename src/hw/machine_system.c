@@ -64,7 +64,8 @@ static int64_t number_of(const char *text, const char *key) {
  * container the name may be the host's and not be there: then only the mount point is, and holds the container's own. */
 typedef void group_visit(const char *root, const char *folder, bool second, void *into);
 
-static void visit_up(const char *root, const char *mount, const char *name, bool second, group_visit *visit, void *into) {
+static void visit_up(const char *root, const char *mount, const char *name, bool second, group_visit *visit,
+                     void *into) {
     char folder[PATH_MAX];
     int n = snprintf(folder, sizeof folder, "%s%s", mount, strcmp(name, "/") == 0 ? "" : name);
     size_t least = strlen(mount);
@@ -136,12 +137,16 @@ static void limit_memory(const char *root, const char *folder, bool second, void
     memory *found = into;
     char text[8192];
     /* "max" in the second version and about 2^63 in the first say that there is none. */
-    int64_t limit = read_in(root, folder, second ? "memory.max" : "memory.limit_in_bytes", text, sizeof text) ? number_at(text) : -1;
+    int64_t limit = read_in(root, folder, second ? "memory.max" : "memory.limit_in_bytes", text, sizeof text)
+                        ? number_at(text)
+                        : -1;
     if (limit < 0 || limit >= found->machine)
         return;
     if (limit < found->total)
         found->total = limit;
-    int64_t used = read_in(root, folder, second ? "memory.current" : "memory.usage_in_bytes", text, sizeof text) ? number_at(text) : 0;
+    int64_t used = read_in(root, folder, second ? "memory.current" : "memory.usage_in_bytes", text, sizeof text)
+                       ? number_at(text)
+                       : 0;
     /* Pages of files that nobody used for long are given back before anyone is refused. */
     int64_t idle = read_in(root, folder, "memory.stat", text, sizeof text)
                        ? number_of(text, second ? "inactive_file " : "total_inactive_file ")
@@ -156,13 +161,15 @@ tl_status tl_memory_read(const char *root, int64_t *total, int64_t *available, t
     char text[8192];
     memory found = {-1, -1, -1};
     if (!read_text(root, "/proc/meminfo", text, sizeof text))
-        return tl_fail(error, TL_ERR_IO, "this machine's memory: %s/proc/meminfo cannot be read: %s", root, strerror(errno));
+        return tl_fail(error, TL_ERR_IO, "this machine's memory: %s/proc/meminfo cannot be read: %s", root,
+                       strerror(errno));
     int64_t kib = number_of(text, "MemTotal:"), free_kib = number_of(text, "MemAvailable:");
     if (free_kib < 0)
         free_kib = number_of(text, "MemFree:"); /* before Linux 3.14 */
-    if (kib <= 0 || free_kib < 0 || !tl_mul_i64(kib, 1024, &found.total) || !tl_mul_i64(free_kib, 1024, &found.available))
-        return tl_fail(error, TL_ERR_FORMAT, "this machine's memory: %s/proc/meminfo has no MemTotal and MemAvailable that make sense",
-                       root);
+    if (kib <= 0 || free_kib < 0 || !tl_mul_i64(kib, 1024, &found.total) ||
+        !tl_mul_i64(free_kib, 1024, &found.available))
+        return tl_fail(error, TL_ERR_FORMAT,
+                       "this machine's memory: %s/proc/meminfo has no MemTotal and MemAvailable that make sense", root);
     found.machine = found.total;
     visit_groups(root, "memory", limit_memory, &found);
     *total = found.total;

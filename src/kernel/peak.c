@@ -143,7 +143,8 @@ int tl_peak_loops(tl_peak_loop loops[TL_PEAK_LOOPS]) {
         loops[n++] = (tl_peak_loop){"avx512", TL_F32, CHAINS * 16 * 2, fp32_avx512};
         loops[n++] = (tl_peak_loop){"avx512", TL_F64, CHAINS * 8 * 2, fp64_avx512};
     }
-    if (avx512 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16"))
+    if (avx512 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bf16"))
         loops[n++] = (tl_peak_loop){"avx512-bf16", TL_BF16, CHAINS * 16 * 4, bf16_avx512};
     /* Beside AVX-512 too: some processors slow down for it. */
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "oneapi/dnnl/dnnl.h"
+#include <oneapi/dnnl/dnnl.h>
 
 /* libdnnl's OpenMP (libgomp), which it links itself; declared here so that no compiler's own OpenMP comes in. */
 extern void omp_set_num_threads(int threads);

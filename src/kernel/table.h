@@ -15,6 +15,7 @@
 #ifndef TALLY_KERNEL_TABLE_H
 #define TALLY_KERNEL_TABLE_H
 
+#include "tally/cpu.h"
 #include "tally/dtype.h"
 
 #ifndef TL_MAX_NDIM
@@ -113,7 +114,7 @@ typedef struct tl_adamw_attr {
 /* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
 
-typedef struct tl_kernels {
+struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     const char *name; /* "portable", "avx2", "avx512" */
 
     /* The engine: `scratch` is `threads` blocks of scratch_bytes each, 64-byte aligned, owned by the caller. The calling
@@ -163,7 +164,7 @@ typedef struct tl_kernels {
     tl_kernel *embedding;
     /* in: ids, gradient […,D] → out[0] table gradient [V,D], zeroed first; rows added in order of position. */
     tl_kernel *embedding_backward;
-    /* in: logits[R,V], targets[R] → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[R]
+    /* in: logits[…,V], targets[…] (R rows in all) → out[0] loss (one element, mean over targets ≠ ignore_index; f32 for f32/bf16/f16), out[1] f32[…]
      * log-sum-exp (f64 for f64), out[2] f32[1] the number of counted targets (n_out 1: inference; then work holds R floats/doubles). All ignored:
      * loss 0. Target outside [0,V) and ≠ ignore_index: a fault. tl_loss_attr. */
     tl_kernel *cross_entropy;
@@ -186,11 +187,6 @@ typedef struct tl_kernels {
     tl_kernel *
         adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
     tl_kernel *adamw; /* out: parameter, m, v, [copy] */
-} tl_kernels;
-
-/* The best table for this machine. TALLY_ISA=portable|avx2|avx512 in the environment overrides; an unknown or
- * unavailable name is an error that lists what there is. */
-const tl_kernels *tl_kernels_for_cpu(const char *isa_or_null, tl_error *error);
-const tl_kernels *tl_kernels_portable(void); /* reference: plain loops, own product, one body */
+};
 
 #endif

@@ -52,6 +52,22 @@ tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least) {
                        tl_tensor_text(sig->in[input], text, sizeof text), at_least);
 }
 
+bool tl_is_readable_matrix(const tl_tensor *x) {
+    int rows = x->shape.ndim - 2, columns = rows + 1;
+    bool many_rows = x->shape.dim[rows].size > 1, many_columns = x->shape.dim[columns].size > 1;
+    if ((many_rows && x->stride[rows] <= 0) || (many_columns && x->stride[columns] <= 0))
+        return false;
+    return !many_rows || !many_columns || x->stride[rows] == 1 || x->stride[columns] == 1;
+}
+
+tl_status tl_sig_want_readable(tl_sig *sig, int input) {
+    char text[200];
+    if (tl_is_readable_matrix(sig->in[input]))
+        return TL_OK;
+    return tl_sig_fail(sig, TL_ERR_SHAPE, "input %d is %s; one of its last two strides must be 1: copy it first", input,
+                       tl_tensor_text(sig->in[input], text, sizeof text));
+}
+
 void tl_cost_free(const tl_sig *sig, tl_cost *cost) {
     (void)sig;
     (void)cost;

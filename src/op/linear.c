@@ -48,6 +48,20 @@ static void groups_of(const tl_tensor *x, row_groups *g) {
     group_rows(leading.ndim, size, x->stride, y, g);
 }
 
+static bool readable_rows(const tl_tensor *x) {
+    row_groups g;
+    groups_of(x, &g);
+    int64_t row = g.x[g.n - 1], column = x->stride[x->shape.ndim - 1];
+    return settle(g.size[g.n - 1], x->shape.dim[x->shape.ndim - 1].size, &row, &column);
+}
+
+static bool readable_weight(const tl_tensor *w) {
+    if (w->shape.ndim != 2)
+        return true; /* refused for its shape */
+    int64_t row = w->stride[0], column = w->stride[1];
+    return settle(w->shape.dim[0].size, w->shape.dim[1].size, &row, &column);
+}
+
 static tl_status linear_infer(tl_sig *sig) {
     tl_status status;
     if ((status = tl_sig_want_ndim(sig, 0, 1)) || (status = tl_sig_want_float(sig, 0)) ||
@@ -55,6 +69,10 @@ static tl_status linear_infer(tl_sig *sig) {
         return status;
     const tl_tensor *x = sig->in[0], *w = sig->in[1];
     char left[200], right[200];
+    if (!readable_rows(x) || !readable_weight(w))
+        return tl_sig_fail(sig, TL_ERR_SHAPE,
+                           "x is %s and the weight %s; one of the last two strides of each must be 1: copy it",
+                           tl_tensor_text(x, left, sizeof left), tl_tensor_text(w, right, sizeof right));
     if (w->shape.ndim != 2 || !tl_dim_match(sig->ctx, x->shape.dim[x->shape.ndim - 1], w->shape.dim[1]))
         return tl_sig_fail(sig, TL_ERR_SHAPE, "x is %s and the weight %s; a weight of [out, %lld] would work",
                            tl_tensor_text(x, left, sizeof left), tl_tensor_text(w, right, sizeof right),
@@ -164,17 +182,9 @@ static void linear_sample(uint64_t seed, tl_case *c) {
 TL_OP(linear, 0, linear_infer, linear_cost, linear_saves, linear_forward, linear_grad, linear_sample);
 
 tl_tensor *tl_linear_(tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site) {
-    if (x && x->shape.ndim > 0) {
-        row_groups g;
-        groups_of(x, &g);
-        int64_t row = g.x[g.n - 1], column = x->stride[x->shape.ndim - 1];
-        if (!settle(g.size[g.n - 1], x->shape.dim[x->shape.ndim - 1].size, &row, &column))
-            x = tl_copy_(x, site);
-    }
-    if (w && w->shape.ndim == 2) {
-        int64_t row = w->stride[0], column = w->stride[1];
-        if (!settle(w->shape.dim[0].size, w->shape.dim[1].size, &row, &column))
-            w = tl_copy_(w, site);
-    }
+    if (x && x->shape.ndim > 0 && !readable_rows(x))
+        x = tl_copy_(x, site);
+    if (w && !readable_weight(w))
+        w = tl_copy_(w, site);
     return tl_run1(&tl_op_linear, (tl_tensor *[]){x, w, bias}, bias ? 3 : 2, NULL, site);
 }

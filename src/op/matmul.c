@@ -12,7 +12,8 @@ static tl_status infer_at(tl_sig *sig, int a, int b, tl_shape *shape) {
     char left[200], right[200];
     tl_status status;
     if ((status = tl_sig_want_ndim(sig, a, 2)) || (status = tl_sig_want_ndim(sig, b, 2)) ||
-        (status = tl_sig_want_float(sig, a)) || (status = tl_sig_want_same_dtype(sig)))
+        (status = tl_sig_want_float(sig, a)) || (status = tl_sig_want_same_dtype(sig)) ||
+        (status = tl_sig_want_readable(sig, a)) || (status = tl_sig_want_readable(sig, b)))
         return status;
     tl_dim ka = x->dim[x->ndim - 1], kb = y->dim[y->ndim - 2];
     if (!tl_dim_match(sig->ctx, ka, kb))
@@ -222,15 +223,9 @@ static void into_sample(uint64_t seed, tl_case *c) {
 
 TL_OP(matmul_into, sizeof(matmul_attr), into_infer, into_cost, TL_SAVES_NONE, into_forward, TL_NO_GRAD, into_sample);
 
-/* A kernel reads any matrix of which one stride is 1; others are copied, and the ledger shows the copy. */
+/* What a kernel cannot read is copied, and the ledger shows the copy. */
 static tl_tensor *readable(tl_tensor *x, const char *site) {
-    if (!x || x->shape.ndim < 2)
-        return x;
-    int n = x->shape.ndim;
-    bool column = x->stride[n - 1] == 1 || x->shape.dim[n - 1].size <= 1;
-    bool row = x->stride[n - 2] == 1 || x->shape.dim[n - 2].size <= 1;
-    bool positive = x->stride[n - 1] > 0 && x->stride[n - 2] > 0;
-    return positive && (column || row) ? x : tl_copy_(x, site);
+    return !x || x->shape.ndim < 2 || tl_is_readable_matrix(x) ? x : tl_copy_(x, site);
 }
 
 tl_tensor *tl_matmul_causal_(tl_tensor *a, tl_tensor *b, tl_causal causal, const char *site) {

@@ -107,7 +107,9 @@ static tl_status back_forward(const tl_sig *sig, tl_args *args) {
 /* A legal slice of an axis of `size`: any sign of step, sometimes from the end, sometimes empty. */
 static void sample_range(uint64_t *seed, int64_t size, int64_t *start, int64_t *count, int64_t *step) {
     *step = 1 + tl_sample_below(seed, 3);
-    *count = tl_sample_below(seed, (size + *step - 1) / *step + 1);
+    *count = (size + *step - 1) / *step; /* half of the time as many as there can be */
+    if (tl_sample_below(seed, 2))
+        *count = tl_sample_below(seed, *count + 1);
     int64_t span = *count > 0 ? (*count - 1) * *step : 0;
     *start = *count > 0 ? tl_sample_below(seed, size - span) : 0;
     if (tl_sample_below(seed, 2) && *count > 0) { /* the same elements backwards */

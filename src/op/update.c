@@ -46,10 +46,6 @@ void tl_update_sample(uint64_t *seed, tl_case *c, int states) {
         tl_sample_input(c, TL_F32, i > 1 && i == 1 + states ? TL_FILL_POSITIVE : TL_FILL_NORMAL, 2, size);
         c->in[i].fixed_layout = i > 0;
     }
-    if (copy) {
-        c->in[c->n_in - 1].dtype = TL_BF16;
-        c->in[c->n_in - 1].fixed_dtype = true;
-    }
     c->in_place = true;
     c->n_out = 1 + states + copy;
     c->tolerance = 1e-5;
@@ -68,7 +64,10 @@ tl_status tl_update_run(const tl_op *op, tl_tensor *grad, tl_tensor *param, tl_t
         ctx = states[i] ? states[i]->ctx : NULL;
     if (!ctx)
         return TL_ERR_ARGUMENT;
+    bool recording = ctx->recording;
+    ctx->recording = false; /* an update is no part of an expression, and a parameter is a leaf that wants a gradient */
     tl_status status = tl_run(ctx, op, in, n, attr, out, n - 1, site);
+    ctx->recording = recording;
     for (int i = 0; i < n - 1; i++)
         tl_release(out[i]); /* the caller has handles on all of these */
     return status;

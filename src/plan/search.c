@@ -141,7 +141,7 @@ enum { SMALLER_BATCH = 1, LEAN_PRECISION = 2, NO_STATES = 4, LEVERS = 3 };
 static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[96]) {
     static const char *const effects[LEVERS] = {"", " --precision bf16", " --optim sgd"};
     int64_t per_device = a->plan->global_batch / a->plan->devices;
-    char text[96] = "";
+    char text[64] = "";
     *o = *a->asked;
     o->find_max_micro_batch = false;
     if (levers & SMALLER_BATCH) {

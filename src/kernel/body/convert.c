@@ -111,84 +111,182 @@ static inline int64_t clamp_int(int64_t v, int64_t low, int64_t high) { return v
 
 void TL_K(load_float)(float *to, tl_dtype dtype, const char *from, int64_t stride, int64_t n) {
     switch (dtype) {
-    case TL_F32: LOOP(float, v); break;
-    case TL_BF16: LOOP(uint16_t, from_bf16(v)); break;
-    case TL_F16: LOOP(uint16_t, from_f16(v)); break;
-    case TL_F64: LOOP(double, from_f64(v)); break;
-    case TL_I64: LOOP(int64_t, (float)v); break;
-    case TL_I32: LOOP(int32_t, (float)v); break;
-    case TL_U8: LOOP(uint8_t, (float)v); break;
-    default: LOOP(uint8_t, (float)(v != 0)); break;
+    case TL_F32:
+        LOOP(float, v);
+        break;
+    case TL_BF16:
+        LOOP(uint16_t, from_bf16(v));
+        break;
+    case TL_F16:
+        LOOP(uint16_t, from_f16(v));
+        break;
+    case TL_F64:
+        LOOP(double, from_f64(v));
+        break;
+    case TL_I64:
+        LOOP(int64_t, (float)v);
+        break;
+    case TL_I32:
+        LOOP(int32_t, (float)v);
+        break;
+    case TL_U8:
+        LOOP(uint8_t, (float)v);
+        break;
+    default:
+        LOOP(uint8_t, (float)(v != 0));
+        break;
     }
 }
 
 void TL_K(load_double)(double *to, tl_dtype dtype, const char *from, int64_t stride, int64_t n) {
     switch (dtype) {
-    case TL_F64: LOOP(double, v); break;
-    case TL_F32: LOOP(float, (double)v); break;
-    case TL_BF16: LOOP(uint16_t, (double)from_bf16(v)); break;
-    case TL_F16: LOOP(uint16_t, (double)from_f16(v)); break;
-    case TL_I64: LOOP(int64_t, (double)v); break;
-    case TL_I32: LOOP(int32_t, (double)v); break;
-    case TL_U8: LOOP(uint8_t, (double)v); break;
-    default: LOOP(uint8_t, (double)(v != 0)); break;
+    case TL_F64:
+        LOOP(double, v);
+        break;
+    case TL_F32:
+        LOOP(float, (double)v);
+        break;
+    case TL_BF16:
+        LOOP(uint16_t, (double)from_bf16(v));
+        break;
+    case TL_F16:
+        LOOP(uint16_t, (double)from_f16(v));
+        break;
+    case TL_I64:
+        LOOP(int64_t, (double)v);
+        break;
+    case TL_I32:
+        LOOP(int32_t, (double)v);
+        break;
+    case TL_U8:
+        LOOP(uint8_t, (double)v);
+        break;
+    default:
+        LOOP(uint8_t, (double)(v != 0));
+        break;
     }
 }
 
 void TL_K(load_int)(int64_t *to, tl_dtype dtype, const char *from, int64_t stride, int64_t n) {
     switch (dtype) {
-    case TL_I64: LOOP(int64_t, v); break;
-    case TL_I32: LOOP(int32_t, (int64_t)v); break;
-    case TL_U8: LOOP(uint8_t, (int64_t)v); break;
-    case TL_BOOL: LOOP(uint8_t, (int64_t)(v != 0)); break;
-    case TL_F64: LOOP(double, to_i64(v)); break;
-    case TL_F32: LOOP(float, to_i64((double)v)); break;
-    case TL_BF16: LOOP(uint16_t, to_i64((double)from_bf16(v))); break;
-    default: LOOP(uint16_t, to_i64((double)from_f16(v))); break;
+    case TL_I64:
+        LOOP(int64_t, v);
+        break;
+    case TL_I32:
+        LOOP(int32_t, (int64_t)v);
+        break;
+    case TL_U8:
+        LOOP(uint8_t, (int64_t)v);
+        break;
+    case TL_BOOL:
+        LOOP(uint8_t, (int64_t)(v != 0));
+        break;
+    case TL_F64:
+        LOOP(double, to_i64(v));
+        break;
+    case TL_F32:
+        LOOP(float, to_i64((double)v));
+        break;
+    case TL_BF16:
+        LOOP(uint16_t, to_i64((double)from_bf16(v)));
+        break;
+    default:
+        LOOP(uint16_t, to_i64((double)from_f16(v)));
+        break;
     }
 }
 
 void TL_K(store_float)(tl_dtype dtype, char *to, int64_t stride, const float *from, int64_t n) {
     switch (dtype) {
-    case TL_F32: STORE(float, from[i]); break;
-    case TL_BF16: STORE(uint16_t, to_bf16(from[i])); break;
-    case TL_F16: STORE(uint16_t, to_f16(from[i])); break;
-    case TL_F64: STORE(double, (double)from[i]); break;
-    case TL_I64: STORE(int64_t, to_i64((double)from[i])); break;
-    case TL_I32: STORE(int32_t, to_i32((double)from[i])); break;
-    case TL_U8: STORE(uint8_t, to_u8((double)from[i])); break;
-    default: STORE(uint8_t, to_bool((double)from[i])); break;
+    case TL_F32:
+        STORE(float, from[i]);
+        break;
+    case TL_BF16:
+        STORE(uint16_t, to_bf16(from[i]));
+        break;
+    case TL_F16:
+        STORE(uint16_t, to_f16(from[i]));
+        break;
+    case TL_F64:
+        STORE(double, (double)from[i]);
+        break;
+    case TL_I64:
+        STORE(int64_t, to_i64((double)from[i]));
+        break;
+    case TL_I32:
+        STORE(int32_t, to_i32((double)from[i]));
+        break;
+    case TL_U8:
+        STORE(uint8_t, to_u8((double)from[i]));
+        break;
+    default:
+        STORE(uint8_t, to_bool((double)from[i]));
+        break;
     }
 }
 
 void TL_K(store_double)(tl_dtype dtype, char *to, int64_t stride, const double *from, int64_t n) {
     switch (dtype) {
-    case TL_F64: STORE(double, from[i]); break;
-    case TL_F32: STORE(float, (float)from[i]); break;
-    case TL_BF16: STORE(uint16_t, to_bf16(odd_float(from[i]))); break;
-    case TL_F16: STORE(uint16_t, to_f16(odd_float(from[i]))); break;
-    case TL_I64: STORE(int64_t, to_i64(from[i])); break;
-    case TL_I32: STORE(int32_t, to_i32(from[i])); break;
-    case TL_U8: STORE(uint8_t, to_u8(from[i])); break;
-    default: STORE(uint8_t, to_bool(from[i])); break;
+    case TL_F64:
+        STORE(double, from[i]);
+        break;
+    case TL_F32:
+        STORE(float, (float)from[i]);
+        break;
+    case TL_BF16:
+        STORE(uint16_t, to_bf16(odd_float(from[i])));
+        break;
+    case TL_F16:
+        STORE(uint16_t, to_f16(odd_float(from[i])));
+        break;
+    case TL_I64:
+        STORE(int64_t, to_i64(from[i]));
+        break;
+    case TL_I32:
+        STORE(int32_t, to_i32(from[i]));
+        break;
+    case TL_U8:
+        STORE(uint8_t, to_u8(from[i]));
+        break;
+    default:
+        STORE(uint8_t, to_bool(from[i]));
+        break;
     }
 }
 
 /* Arithmetic on ints wraps at 64 bits and keeps the low bits of a narrower output, as C's unsigned types do. */
 void TL_K(store_int)(tl_dtype dtype, char *to, int64_t stride, const int64_t *from, int64_t n) {
     switch (dtype) {
-    case TL_I64: STORE(int64_t, from[i]); break;
-    case TL_I32: STORE(int32_t, (int32_t)(uint32_t)(uint64_t)from[i]); break;
-    case TL_U8: STORE(uint8_t, (uint8_t)from[i]); break;
-    case TL_BOOL: STORE(uint8_t, from[i] != 0); break;
-    case TL_F64: STORE(double, (double)from[i]); break;
-    case TL_F32: STORE(float, (float)from[i]); break;
-    case TL_BF16: STORE(uint16_t, to_bf16(odd_float(sticky_double(from[i])))); break;
-    default: STORE(uint16_t, to_f16(odd_float(sticky_double(from[i])))); break;
+    case TL_I64:
+        STORE(int64_t, from[i]);
+        break;
+    case TL_I32:
+        STORE(int32_t, (int32_t)(uint32_t)(uint64_t)from[i]);
+        break;
+    case TL_U8:
+        STORE(uint8_t, (uint8_t)from[i]);
+        break;
+    case TL_BOOL:
+        STORE(uint8_t, from[i] != 0);
+        break;
+    case TL_F64:
+        STORE(double, (double)from[i]);
+        break;
+    case TL_F32:
+        STORE(float, (float)from[i]);
+        break;
+    case TL_BF16:
+        STORE(uint16_t, to_bf16(odd_float(sticky_double(from[i]))));
+        break;
+    default:
+        STORE(uint16_t, to_f16(odd_float(sticky_double(from[i]))));
+        break;
     }
 }
 
 static void move(char *to, int64_t to_stride, const char *from, int64_t stride, int64_t n, int bytes) {
+    if (n <= 0)
+        return; /* then there may be no memory at all */
     if (to_stride == 1 && stride == 1) {
         memmove(to, from, (size_t)(n * bytes));
         return;
@@ -201,10 +299,18 @@ static void move(char *to, int64_t to_stride, const char *from, int64_t stride, 
     } while (0)
     if (to_stride == 1 && stride == 0) {
         switch (bytes) {
-        case 8: SPREAD(uint64_t); break;
-        case 4: SPREAD(uint32_t); break;
-        case 2: SPREAD(uint16_t); break;
-        default: memset(to, *(const unsigned char *)from, (size_t)n); break;
+        case 8:
+            SPREAD(uint64_t);
+            break;
+        case 4:
+            SPREAD(uint32_t);
+            break;
+        case 2:
+            SPREAD(uint16_t);
+            break;
+        default:
+            memset(to, *(const unsigned char *)from, (size_t)n);
+            break;
         }
         return;
     }
@@ -213,10 +319,18 @@ static void move(char *to, int64_t to_stride, const char *from, int64_t stride, 
     for (int64_t i = 0; i < n; i++)                                                                                    \
     ((type *)to)[i * to_stride] = ((const type *)from)[i * stride]
     switch (bytes) {
-    case 8: MOVE(uint64_t); break;
-    case 4: MOVE(uint32_t); break;
-    case 2: MOVE(uint16_t); break;
-    default: MOVE(uint8_t); break;
+    case 8:
+        MOVE(uint64_t);
+        break;
+    case 4:
+        MOVE(uint32_t);
+        break;
+    case 2:
+        MOVE(uint16_t);
+        break;
+    default:
+        MOVE(uint8_t);
+        break;
     }
 #undef MOVE
 }

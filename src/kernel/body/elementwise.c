@@ -77,19 +77,22 @@ static double gelu_erf_slope64(double x) {
     double density = x > -40 && x < 40 ? x * tlm_exp64(-0.5 * x * x) * 0.39894228040143267794 : 0;
     return 0.5 * erfc(-x * 0.70710678118654752440) + density;
 }
+TLM double sigmoid_rest64(double x, double *rest) {
+    double e = tlm_exp64(-x), s = 1.0 / (1.0 + e);
+    *rest = x > 0 ? e * s : 1.0 - s;
+    return s;
+}
 TLM double sigmoid64(double x) { return 1.0 / (1.0 + tlm_exp64(-x)); }
 TLM double silu64(double x) { return x < -746 ? -0.0 : x * sigmoid64(x); }
 TLM double silu_slope64(double x) {
-    double s = sigmoid64(x), slope = s + x * s * (1.0 - s);
+    double rest, s = sigmoid_rest64(x, &rest), slope = s + x * s * rest;
     return x < -746 ? 0.0 : x > 746 ? 1.0 : slope;
 }
 #define ROOT_8_OVER_PI 1.5957691216057308
-TLM double gelu_tanh64(double x) {
-    return x < -25 ? -0.0 : x * sigmoid64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x));
-}
+TLM double gelu_tanh64(double x) { return x < -25 ? -0.0 : x * sigmoid64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x)); }
 TLM double gelu_tanh_slope64(double x) {
-    double s = sigmoid64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x));
-    double slope = s + x * s * (1.0 - s) * (ROOT_8_OVER_PI * (1.0 + 0.134145 * x * x));
+    double rest, s = sigmoid_rest64(ROOT_8_OVER_PI * (x + 0.044715 * x * x * x), &rest);
+    double slope = s + x * s * rest * (ROOT_8_OVER_PI * (1.0 + 0.134145 * x * x));
     return x < -25 ? 0.0 : x > 25 ? 1.0 : slope;
 }
 

@@ -65,7 +65,8 @@ static void embedding_backward_strip(void *argument, int64_t task, int thread) {
     char *base = t->table.data + first * column * bytes;
     uint64_t zero = 0;
     for (int64_t v = 0; v < t->table.size[0]; v++)
-        TL_K(convert)(t->table.dtype, base + v * t->table.stride[0] * bytes, column, t->table.dtype, (char *)&zero, 0, n);
+        TL_K(convert)
+    (t->table.dtype, base + v * t->table.stride[0] * bytes, column, t->table.dtype, (char *)&zero, 0, n);
     for (int64_t at = 0; at < t->rows.total; at++) {
         char *pointer[TL_MAX_IO];
         TL_K(walk_at)(&t->rows, at, pointer);
@@ -203,7 +204,8 @@ static void rotary_positions(void *argument, int64_t task, int thread) {
         for (int64_t o = 0; o < t->outer.total; o++) {
             char *pointer[TL_MAX_IO];
             TL_K(walk_at)(&t->outer, o, pointer);
-            int64_t to = p * t->row[0] + (t->width - 1) * t->column[0], from = p * t->row[1] + (t->width - 1) * t->column[1];
+            int64_t to = p * t->row[0] + (t->width - 1) * t->column[0],
+                    from = p * t->row[1] + (t->width - 1) * t->column[1];
             memmove(pointer[0] + to * t->outer.bytes[0], pointer[1] + from * t->outer.bytes[1],
                     (size_t)t->outer.bytes[0]);
         }
@@ -211,7 +213,8 @@ static void rotary_positions(void *argument, int64_t task, int thread) {
 
 void TL_K(rotary)(tl_kcall *call) {
     const tl_array *array[] = {&call->out[0], &call->in[0]}, *x = array[1];
-    rotary_task t = {.attr = call->attr, .width = x->size[x->ndim - 1], .positions = x->ndim > 1 ? x->size[x->ndim - 2] : 1};
+    rotary_task t = {
+        .attr = call->attr, .width = x->size[x->ndim - 1], .positions = x->ndim > 1 ? x->size[x->ndim - 2] : 1};
     for (int a = 0; a < 2; a++) {
         t.row[a] = x->ndim > 1 ? array[a]->stride[x->ndim - 2] : 0;
         t.column[a] = array[a]->stride[x->ndim - 1];

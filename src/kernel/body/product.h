@@ -11,8 +11,9 @@ typedef struct N(tile) {
 } N(tile);
 
 /* ROWS × (vectors · LANES) of the tile. Rows past the last repeat it and are not stored. */
-static inline __attribute__((always_inline)) void N(micro)(REAL (*total)[TILE], const REAL *a, int64_t a_row, int64_t a_col,
-                                                           const REAL (*b)[TILE], int64_t k, int64_t rows, const int vectors) {
+static inline __attribute__((always_inline)) void N(micro)(REAL (*total)[TILE], const REAL *a, int64_t a_row,
+                                                           int64_t a_col, const REAL (*b)[TILE], int64_t k,
+                                                           int64_t rows, const int vectors) {
     VECTOR sum[ROWS][2];
     const REAL *line[ROWS];
     TL_UNROLL
@@ -45,7 +46,7 @@ static inline __attribute__((always_inline)) void N(micro)(REAL (*total)[TILE], 
         }
 }
 
-static void N(block)(N(tile) *tile, const REAL *a, int64_t a_row, int64_t a_col, int64_t m, int64_t n, int64_t k) {
+static void N(block)(N(tile) * tile, const REAL *a, int64_t a_row, int64_t a_col, int64_t m, int64_t n, int64_t k) {
     for (int64_t j = 0; j < n;) {
         bool two = n - j > LANES;
         for (int64_t i = 0; i < m; i += ROWS) {
@@ -64,7 +65,8 @@ static void N(block)(N(tile) *tile, const REAL *a, int64_t a_row, int64_t a_col,
 static inline int64_t N(padded)(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 /* B[l0 …, j0 …] with its rows padded to whole vectors. */
-static void N(pack_b)(N(tile) *tile, tl_dtype dtype, const char *b, int64_t b_row, int64_t b_col, int64_t n, int64_t k) {
+static void N(pack_b)(N(tile) * tile, tl_dtype dtype, const char *b, int64_t b_row, int64_t b_col, int64_t n,
+                      int64_t k) {
     int64_t padded = N(padded)(n);
     int bytes = tl_bytes_of(dtype);
     if (b_col == 1 || n == 1) {
@@ -99,7 +101,7 @@ static void N(pack_b)(N(tile) *tile, tl_dtype dtype, const char *b, int64_t b_ro
     }
 }
 
-static void N(finish)(const tl_product *p, const N(tile) *tile, char *c, int64_t first, int64_t m, int64_t n) {
+static void N(finish)(const tl_product *p, const N(tile) * tile, char *c, int64_t first, int64_t m, int64_t n) {
     int bytes = tl_bytes_of(p->dtype);
     REAL bias[TILE], out[TILE];
     if (p->bias)
@@ -123,8 +125,8 @@ static void N(finish)(const tl_product *p, const N(tile) *tile, char *c, int64_t
 }
 
 /* One tile of one matrix of the batch; a, b, c at its corner. */
-static void N(tile_run)(const tl_product *p, N(tile) *tile, const char *a, const char *b, char *c, int64_t first, int64_t m,
-                        int64_t n) {
+static void N(tile_run)(const tl_product *p, N(tile) * tile, const char *a, const char *b, char *c, int64_t first,
+                        int64_t m, int64_t n) {
     int bytes = tl_bytes_of(p->dtype);
     int64_t padded = N(padded)(n);
     for (int64_t i = 0; i < m; i++)

@@ -63,7 +63,8 @@ static inline double uniform_of(uint32_t low, uint32_t high) {
 }
 
 /* pairs of 53-bit uniforms: u[2b], u[2b+1] of block first/2 + b; returns the number to skip at the front */
-static int64_t uniform_53(const tl_random_attr *attr, uint64_t first, int64_t n, double *u, double *v, int64_t *blocks) {
+static int64_t uniform_53(const tl_random_attr *attr, uint64_t first, int64_t n, double *u, double *v,
+                          int64_t *blocks) {
     uint32_t word[4][BLOCKS];
     int64_t skip = (int64_t)(first % 2);
     *blocks = (skip + n + 1) / 2;

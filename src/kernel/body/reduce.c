@@ -170,8 +170,7 @@ static void reduce_runs(void *argument, int64_t task, int thread) {
 static void reduce_part(void *argument, int64_t task, int thread) {
     (void)thread;
     const reduce_task *r = argument;
-    r->partial[task] =
-        run(r, &r->reduced, task * r->part, tl_min_i64((task + 1) * r->part, r->reduced.total));
+    r->partial[task] = run(r, &r->reduced, task * r->part, tl_min_i64((task + 1) * r->part, r->reduced.total));
 }
 
 /* One output and a long run: partial sums of parts, then those pairwise. */
@@ -200,7 +199,7 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
 
 /* Columns: levels of STRIP sums. 40 levels serve 2^40 rows. */
 #define LEVELS 40
-#define COLUMNS(suffix, type, load_name, larger)                                                        \
+#define COLUMNS(suffix, type, load_name, larger)                                                                       \
     static void columns_##suffix(const reduce_task *r, char *to, const char *from, int64_t n, int64_t to_stride,       \
                                  int64_t from_stride) {                                                                \
         type level[LEVELS][STRIP], row[STRIP];                                                                         \
@@ -250,8 +249,9 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
         for (int k = 0; k < LEVELS; k++)                                                                               \
             if (count >> k & 1u) {                                                                                     \
                 for (int64_t i = 0; i < STRIP; i++)                                                                    \
-                    row[i] = !any ? level[k][i]                                                                        \
-                                  : r->what == REDUCE_MAX ? larger(level[k][i], row[i]) : level[k][i] + row[i];        \
+                    row[i] = !any                    ? level[k][i]                                                     \
+                             : r->what == REDUCE_MAX ? larger(level[k][i], row[i])                                     \
+                                                     : level[k][i] + row[i];                                           \
                 any = true;                                                                                            \
             }                                                                                                          \
         if (r->what == REDUCE_MEAN)                                                                                    \

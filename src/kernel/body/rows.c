@@ -10,7 +10,7 @@ typedef struct tl_line {
 
 typedef struct tl_norm_task {
     tl_walk rows; /* forward: x, y, mean, rstd; backward: x, gradient, dx, mean, rstd */
-    bool centred;
+    bool centred, writes_dx;
     double epsilon;
     int64_t columns, per_task;
     tl_line gain, bias;
@@ -182,7 +182,7 @@ static void norm_backward_rows(void *argument, int64_t task, int thread) {
         tl_line line[5] = {line_at(&t->rows, 0, pointer, t->stride[0]), line_at(&t->rows, 1, pointer, t->stride[1]),
                            line_at(&t->rows, 2, pointer, t->stride[2]), line_at(&t->rows, 3, pointer, 1),
                            line_at(&t->rows, 4, pointer, 1)};
-        if (!t->rows.data[2])
+        if (!t->writes_dx)
             line[2].data = NULL;
         if (wide)
             norm_backward_row_double(t, line, (double *)dgain, (double *)dbias);
@@ -195,11 +195,11 @@ static void norm_backward(tl_kcall *call, bool centred) {
     const tl_array *x = &call->in[0], *rstd = &call->in[centred ? 3 : 2], *mean = centred ? &call->in[2] : rstd;
     tl_array dx = call->out[0];
     const tl_array *gradient = &call->in[centred ? 4 : 3], *array[] = {x, gradient, &dx, mean, rstd};
-    if (!dx.data) { /* not wanted: walk the gradient's own strides, write nothing */
-        dx = *gradient;
-        dx.data = NULL;
-    }
-    tl_norm_task t = {.centred = centred, .columns = x->size[x->ndim - 1], .gain = vector_line(&call->in[1])};
+    bool writes_dx = dx.data != NULL;
+    if (!writes_dx)
+        dx = *gradient; /* not wanted: the walk goes along the gradient instead and writes nothing */
+    tl_norm_task t = {
+        .centred = centred, .writes_dx = writes_dx, .columns = x->size[x->ndim - 1], .gain = vector_line(&call->in[1])};
     for (int a = 0; a < 3; a++)
         t.stride[a] = last_stride(array[a]);
     TL_K(walk_make)(&t.rows, array, 5, x->ndim - 1, false);

@@ -7,7 +7,8 @@
 #include "kernel/body/body.h"
 
 /* arrays: parameter, states …, [copy], gradient. The low-precision copy is written with the parameter's value. */
-static void update(tl_kcall *call, int states, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants) {
+static void update(tl_kcall *call, int states, tl_each_loop *loop_float, tl_each_loop *loop_double,
+                   const void *constants) {
     const tl_array *array[6];
     int access[6], n = 0, outs = call->n_out;
     bool has_copy = outs > 1 + states;
@@ -22,8 +23,9 @@ static void update(tl_kcall *call, int states, tl_each_loop *loop_float, tl_each
         access[n++] = TL_WRITE;
     }
     bool wide = call->out[0].dtype == TL_F64;
-    TL_K(each)(call->engine, array, access, n, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT, wide ? loop_double : loop_float,
-               constants);
+    TL_K(each)
+    (call->engine, array, access, n, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT, wide ? loop_double : loop_float,
+     constants);
 }
 
 typedef struct update_constants {
@@ -102,7 +104,8 @@ void TL_K(adagrad)(tl_kcall *call) {
 #define ADAMW(type, square_root)                                                                                       \
     static void adamw_##type(const void *constants, int64_t n, void *const pointer[]) {                                \
         const update_constants *c = constants;                                                                         \
-        type beta1 = (type)c->beta1, beta2 = (type)c->beta2, rest1 = (type)(1 - c->beta1), rest2 = (type)(1 - c->beta2); \
+        type beta1 = (type)c->beta1, beta2 = (type)c->beta2, rest1 = (type)(1 - c->beta1),                             \
+             rest2 = (type)(1 - c->beta2);                                                                             \
         type epsilon = (type)c->epsilon, step = (type)c->step_size, root = (type)c->root;                              \
         type before = (type)c->momentum, after = (type)c->decay;                                                       \
         type *p = pointer[0], *m = pointer[1], *v = pointer[2];                                                        \
@@ -124,7 +127,8 @@ void TL_K(adamw)(tl_kcall *call) {
     const tl_adamw_attr *attr = call->attr;
     double correct1 = 1 - pow(attr->beta1, (double)attr->step), correct2 = 1 - pow(attr->beta2, (double)attr->step);
     double keep = 1 - attr->lr * attr->weight_decay;
-    update_constants c = {.beta1 = attr->beta1, .beta2 = attr->beta2, .epsilon = attr->epsilon, .has_copy = call->n_out > 3};
+    update_constants c = {
+        .beta1 = attr->beta1, .beta2 = attr->beta2, .epsilon = attr->epsilon, .has_copy = call->n_out > 3};
     c.step_size = attr->cs336 ? attr->lr * sqrt(correct2) / correct1 : attr->lr / correct1;
     c.root = attr->cs336 ? 1 : 1 / sqrt(correct2);
     c.momentum = attr->cs336 ? 1 : keep; /* factor before */

@@ -195,8 +195,9 @@ void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loo
         access[i + 1] = TL_READ;
     }
     bool wide = tl_compute_of(call->out[0].dtype) == TL_COMPUTE_DOUBLE;
-    TL_K(each)(call->engine, array, access, call->n_in + 1, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT,
-               wide ? loop_double : loop_float, constants);
+    TL_K(each)
+    (call->engine, array, access, call->n_in + 1, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT,
+     wide ? loop_double : loop_float, constants);
 }
 
 #define FLAT(name, type, load_name, own_dtype)                                                                         \

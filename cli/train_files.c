@@ -1,0 +1,202 @@
+/* cli/train_files.c: the folder of a run. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "train.h"
+
+char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]) {
+    snprintf(path, TL_PATH, "%.*s/%s", TL_PATH - 64, t->folder, name);
+    return path;
+}
+
+/* Makes the folder and those above it. */
+tl_status tl_train_folder(const tl_train *t, tl_error *error) {
+    char path[TL_PATH];
+    struct stat st;
+    snprintf(path, sizeof path, "%s", t->folder);
+    for (char *at = path + 1;; at++) {
+        char here = *at;
+        if (here != '/' && here != '\0')
+            continue;
+        *at = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return tl_fail(error, TL_ERR_IO, "cannot make the folder %s: %s", path, strerror(errno));
+        *at = here;
+        if (here == '\0')
+            break;
+    }
+    if (stat(t->folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        return tl_fail(error, TL_ERR_IO, "%s is no folder", t->folder);
+    return TL_OK;
+}
+
+static tl_status failed(const char *what, const char *path, tl_error *error) {
+    return tl_fail(error, TL_ERR_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+tl_status tl_train_write(const tl_train *t, const char *name, const tl_json *json, tl_error *error) {
+    char path[TL_PATH], temporary[TL_PATH + 8];
+    size_t length = 0;
+    const char *text = json ? tl_json_text(json, &length) : NULL;
+    if (!text)
+        return tl_fail(error, TL_ERR_MEMORY, "no memory to write %s", name);
+    tl_train_path(t, name, path);
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    FILE *file = fopen(temporary, "w");
+    if (!file)
+        return failed("create", temporary, error);
+    bool ok = fwrite(text, 1, length, file) == length && fputc('\n', file) != EOF && fflush(file) == 0 &&
+              fsync(fileno(file)) == 0;
+    int reason = errno;
+    ok = fclose(file) == 0 && ok;
+    if (!ok) {
+        errno = reason;
+        (void)unlink(temporary);
+        return failed("write", path, error);
+    }
+    return rename(temporary, path) == 0 ? TL_OK : failed("rename to", path, error);
+}
+
+static void put_machine(tl_json *json, const tl_machine *m) {
+    tl_json_key(json, "machine");
+    tl_json_object(json);
+    tl_json_put_string(json, "cpu", m->cpu);
+    tl_json_put_string(json, "kernels", m->kernels);
+    tl_json_put_integer(json, "threads", m->threads);
+    tl_json_put_real(json, "peak_fp32_flop_per_s", m->peak_fp32);
+    tl_json_put_real(json, "peak_bf16_flop_per_s", m->peak_bf16);
+    tl_json_put_integer(json, "memory_bytes", m->memory_bytes);
+    tl_json_end(json);
+}
+
+static tl_json *run_json(const tl_train *t) {
+    tl_json *json = tl_json_new(NULL, 2);
+    if (!json)
+        return NULL;
+    tl_json_object(json);
+    tl_json_put_string(json, "schema", "tally/1");
+    tl_json_put_string(json, "version", TL_VERSION);
+    tl_json_put_string(json, "task", t->task);
+    tl_json_put_string(json, "model", t->model.name);
+    tl_json_put_integer(json, "seed", (int64_t)t->seed);
+    tl_json_key(json, "options"); /* as texts, the way they are typed; "" was not given */
+    tl_json_object(json);
+    for (int s = 0; s < TL_SET_COUNT; s++)
+        tl_json_put_string(json, tl_setting_name((tl_setting)s), t->texts[s]);
+    tl_json_end(json);
+    put_machine(json, &t->machine);
+    tl_json_end(json);
+    return json;
+}
+
+static void put_categories(tl_json *json, const int64_t by_category[TL_CATEGORY_COUNT]) {
+    tl_json_key(json, "by_category");
+    tl_json_object(json);
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
+        tl_json_put_integer(json, tl_category_name((tl_category)c), by_category[c]);
+    tl_json_end(json);
+}
+
+static void put_known(tl_json *json, const char *key, double value) {
+    tl_json_key(json, key);
+    if (value > 0)
+        tl_json_real(json, value);
+    else
+        tl_json_null(json);
+}
+
+static tl_json *plan_json(const tl_plan *p) {
+    tl_json *json = tl_json_new(NULL, 2);
+    if (!json)
+        return NULL;
+    tl_json_object(json);
+    tl_json_put_string(json, "schema", "tally/1");
+    tl_json_put_string(json, "verb", "plan");
+    tl_json_key(json, "model");
+    tl_json_object(json);
+    tl_json_put_integer(json, "parameters", p->parameters.unique);
+    tl_json_put_integer(json, "parameters_non_embedding", p->parameters.non_embedding);
+    tl_json_end(json);
+    tl_json_key(json, "flops");
+    tl_json_object(json);
+    tl_json_put_unsigned(json, "forward_per_token", p->forward_per_token);
+    tl_json_put_unsigned(json, "per_token", p->per_token);
+    tl_json_put_unsigned(json, "per_step", p->per_step);
+    tl_json_put_unsigned(json, "hardware_per_step", p->hardware_per_step);
+    tl_json_put_string(json, "attention", "full");
+    tl_json_end(json);
+    tl_json_key(json, "memory");
+    tl_json_object(json);
+    tl_json_put_integer(json, "peak_bytes", p->peak.bytes);
+    tl_json_put_string(json, "peak_phase", tl_phase_name(p->peak.phase));
+    tl_json_put_integer(json, "arena_bytes", p->arena_bytes);
+    tl_json_put_integer(json, "allocations", p->allocations);
+    put_categories(json, p->peak.by_category);
+    tl_json_end(json);
+    tl_json_key(json, "time");
+    tl_json_object(json);
+    put_known(json, "step_seconds", p->step_seconds);
+    put_known(json, "tokens_per_second", p->tokens_per_second);
+    tl_json_end(json);
+    tl_json_end(json);
+    return json;
+}
+
+static tl_status write_and_free(const tl_train *t, const char *name, tl_json *json, tl_error *error) {
+    tl_status status = tl_train_write(t, name, json, error);
+    tl_json_free(json);
+    return status;
+}
+
+tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error *error) {
+    tl_status status = TL_OK;
+    if (!t->resume)
+        status = write_and_free(t, "config.json", tl_train_config(&t->model), error);
+    if (status == TL_OK)
+        status = write_and_free(t, "plan.json", plan_json(plan), error);
+    if (status == TL_OK && !t->resume) /* last: a folder with a run.json is a run */
+        status = write_and_free(t, "run.json", run_json(t), error);
+    return status;
+}
+
+/* Where the first line about a later step starts; also cuts off a last line that was not finished. */
+static long long keep_until(FILE *file, int64_t step) {
+    long long kept = 0;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+    while ((length = getline(&line, &capacity, file)) > 0) {
+        static const char start[] = "{\"step\":";
+        const char *at = line;
+        if (line[length - 1] != '\n' || strncmp(at, start, sizeof start - 1) != 0 ||
+            strtoll(at + sizeof start - 1, NULL, 10) > step)
+            break;
+        kept += length;
+    }
+    free(line);
+    return kept;
+}
+
+FILE *tl_train_metrics(const tl_train *t, int64_t step, tl_error *error) {
+    char path[TL_PATH];
+    tl_train_path(t, "metrics.jsonl", path);
+    FILE *file = fopen(path, t->resume ? "a+" : "w");
+    if (!file) {
+        failed("open", path, error);
+        return NULL;
+    }
+    if (t->resume) {
+        rewind(file);
+        if (ftruncate(fileno(file), (off_t)keep_until(file, step)) != 0) {
+            failed("shorten", path, error);
+            fclose(file);
+            return NULL;
+        }
+        (void)fseek(file, 0, SEEK_END);
+    }
+    return file;
+}

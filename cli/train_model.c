@@ -1,0 +1,178 @@
+/* cli/train_model.c: the model to train: a short spec, or whatever other verbs take; and its config.json. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tally/config.h"
+#include "train.h"
+
+typedef struct spec {
+    int64_t N, D, H, G, F, V, C;
+    double dropout;
+    bool untied;
+} spec;
+
+static tl_status set_field(spec *s, const char *text, const char *key, const char *value, tl_error *error) {
+    const struct {
+        const char *key;
+        int64_t *field;
+    } fields[] = {{"N", &s->N}, {"D", &s->D}, {"H", &s->H}, {"G", &s->G}, {"F", &s->F}, {"V", &s->V}, {"C", &s->C}};
+    tl_error inner = {TL_OK, ""};
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strcmp(fields[i].key, key) == 0) {
+            if (tl_parse_size(value, fields[i].field, &inner) != TL_OK)
+                return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: %s: %s", text, key, inner.message);
+            if (*fields[i].field < 1)
+                return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: %s is at least 1", text, key);
+            return TL_OK;
+        }
+    if (strcmp(key, "dropout") == 0) {
+        if (tl_parse_number(value, 0, 0.9, &s->dropout, &inner) != TL_OK)
+            return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: dropout: %s", text, inner.message);
+        return TL_OK;
+    }
+    return tl_fail(
+        error, TL_ERR_ARGUMENT,
+        "--model %.80s: there is no \"%.20s\"; N layers, D width, H heads, G key/value heads, F feed-forward, "
+        "V vocabulary, C context and dropout are",
+        text, key);
+}
+
+/* "N=2,D=128,H=4" */
+static tl_status read_fields(spec *s, const char *text, const char *at, tl_error *error) {
+    while (*at) {
+        char key[24], value[24];
+        size_t length = strcspn(at, ",");
+        const char *equals = memchr(at, '=', length);
+        size_t key_length = equals ? (size_t)(equals - at) : length;
+        if (!equals || key_length == 0 || key_length >= sizeof key || length - key_length - 1 >= sizeof value)
+            return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: \"%.*s\" is not NAME=NUMBER", text,
+                           (int)(length < 40 ? length : 40), at);
+        snprintf(key, sizeof key, "%.*s", (int)key_length, at);
+        snprintf(value, sizeof value, "%.*s", (int)(length - key_length - 1), equals + 1);
+        tl_status status = set_field(s, text, key, value, error);
+        if (status != TL_OK)
+            return status;
+        at += length + (at[length] == ',');
+    }
+    return TL_OK;
+}
+
+static void write_gpt2(tl_json *json, const tl_model *m) {
+    static const char *const activations[] = {"gelu_new", "gelu", "silu", "relu"};
+    tl_json_put_string(json, "model_type", "gpt2");
+    tl_json_put_integer(json, "n_layer", m->layers);
+    tl_json_put_integer(json, "n_embd", m->width);
+    tl_json_put_integer(json, "n_head", m->heads);
+    tl_json_put_integer(json, "n_inner", m->ff);
+    tl_json_put_integer(json, "vocab_size", m->vocab);
+    tl_json_put_integer(json, "n_positions", m->context);
+    tl_json_put_string(json, "activation_function", activations[m->activation]);
+    tl_json_put_real(json, "layer_norm_epsilon", m->norm_epsilon);
+    tl_json_put_real(json, "initializer_range", m->init_std);
+    tl_json_put_real(json, "embd_pdrop", m->dropout_embedding);
+    tl_json_put_real(json, "attn_pdrop", m->dropout_attention);
+    tl_json_put_real(json, "resid_pdrop", m->dropout_residual);
+    tl_json_put_boolean(json, "tie_word_embeddings", m->tied);
+}
+
+static void write_llama(tl_json *json, const tl_model *m) {
+    tl_json_put_string(json, "model_type", "llama");
+    tl_json_put_integer(json, "num_hidden_layers", m->layers);
+    tl_json_put_integer(json, "hidden_size", m->width);
+    tl_json_put_integer(json, "num_attention_heads", m->heads);
+    tl_json_put_integer(json, "num_key_value_heads", m->kv_heads);
+    tl_json_put_integer(json, "head_dim", m->head_size);
+    tl_json_put_integer(json, "intermediate_size", m->ff);
+    tl_json_put_integer(json, "vocab_size", m->vocab);
+    tl_json_put_integer(json, "max_position_embeddings", m->context);
+    tl_json_put_string(json, "hidden_act", "silu");
+    tl_json_put_real(json, "rms_norm_eps", m->norm_epsilon);
+    tl_json_put_real(json, "initializer_range", m->init_std);
+    tl_json_put_real(json, "attention_dropout", m->dropout_attention);
+    tl_json_put_boolean(json, "attention_bias", m->attention_bias);
+    tl_json_put_boolean(json, "mlp_bias", m->mlp_bias);
+    tl_json_put_boolean(json, "tie_word_embeddings", m->tied);
+    if (m->rope_interleaved)
+        tl_json_put_boolean(json, "rope_interleaved", true);
+    tl_json_put_real(json, "rope_theta", m->rope_theta);
+    if (m->rope_factor > 0) {
+        tl_json_key(json, "rope_scaling");
+        tl_json_object(json);
+        tl_json_put_string(json, "rope_type", "llama3");
+        tl_json_put_real(json, "factor", m->rope_factor);
+        tl_json_put_real(json, "low_freq_factor", m->rope_low_freq);
+        tl_json_put_real(json, "high_freq_factor", m->rope_high_freq);
+        tl_json_put_integer(json, "original_max_position_embeddings", m->rope_original_context);
+        tl_json_end(json);
+    }
+}
+
+tl_json *tl_train_config(const tl_model *m) {
+    tl_json *json = tl_json_new(NULL, 2);
+    if (!json)
+        return NULL;
+    tl_json_object(json);
+    if (m->family == TL_FAMILY_GPT2)
+        write_gpt2(json, m);
+    else
+        write_llama(json, m);
+    tl_json_end(json);
+    return json;
+}
+
+/* A spec goes through the reader of config.json like any other model, so that it is checked and named alike. */
+static tl_status from_spec(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error) {
+    bool llama = strncmp(text, "llama:", 6) == 0;
+    spec s = {.N = 2, .D = 128, .H = 4, .V = vocab, .C = context};
+    tl_status status = read_fields(&s, text, strchr(text, ':') + 1, error);
+    if (status != TL_OK)
+        return status;
+    if (s.D > INT64_MAX / 8)
+        return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: a width of %lld is beyond any model", text,
+                       (long long)s.D);
+    /* gpt2: F = 4·D (Radford et al. 2019). llama: 8/3·D, rounded up to a multiple of 8, keeps the parameters of the MLP
+     * the same with its third matrix (Shazeer 2020, section 3). */
+    int64_t F = s.F ? s.F : llama ? (s.D * 8 / 3 + 7) / 8 * 8 : 4 * s.D;
+    tl_model m = {.family = llama ? TL_FAMILY_LLAMA : TL_FAMILY_GPT2, .layers = s.N, .width = s.D, .heads = s.H};
+    m.kv_heads = s.G ? s.G : s.H;
+    m.head_size = s.D / s.H;
+    m.ff = F;
+    m.vocab = s.V;
+    m.context = s.C;
+    m.tied = true;
+    m.activation = llama ? TL_SILU : TL_GELU_TANH;
+    m.norm_epsilon = 1e-5;
+    m.init_std = 0.02;
+    m.rope_theta = 10000;
+    m.dropout_embedding = m.dropout_attention = m.dropout_residual = s.dropout;
+    if (!llama && s.G && s.G != s.H)
+        return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: gpt2 has no grouped heads (G); llama has", text);
+    if (s.D % s.H != 0)
+        return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: D %lld is no multiple of H %lld", text, (long long)s.D,
+                       (long long)s.H);
+    tl_json *json = tl_train_config(&m);
+    size_t length = 0;
+    const char *config = json ? tl_json_text(json, &length) : NULL;
+    if (config)
+        status = tl_config_parse(config, length, text, model, error);
+    else
+        status = tl_fail(error, TL_ERR_MEMORY, "no memory for the model's description");
+    tl_json_free(json);
+    return status;
+}
+
+tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error) {
+    bool is_spec = strncmp(text, "gpt2:", 5) == 0 || strncmp(text, "llama:", 6) == 0;
+    tl_status status = is_spec ? from_spec(text, vocab, context, model, error) : tl_model_find(text, model, error);
+    if (status != TL_OK)
+        return status;
+    if (model->family == TL_FAMILY_CRUNCHER)
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models can learn sums",
+                       model->name);
+    if (model->family == TL_FAMILY_LLAMA && !model->gated)
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has an ungated MLP, which no config.json can say", model->name);
+    if (model->vocab < vocab)
+        return tl_fail(error, TL_ERR_ARGUMENT, "%s has a vocabulary of %lld; the task's has %lld characters",
+                       model->name, (long long)model->vocab, (long long)vocab);
+    return TL_OK;
+}

@@ -1,0 +1,526 @@
+/* cli/train_run.c: the run itself: planned on meta, refused or started, measured from outside, saved, examined. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tally/ckpt.h"
+#include "tally/meter.h"
+#include "train.h"
+
+enum { ASKED = 4096, ASKED_MEANWHILE = 512, ASK_BATCH = 512, SHOWN = 6, SPEED_STEPS = 10 };
+
+typedef struct run {
+    tl_train *t;
+    tl_plan plan;
+    tl_plan_run planned; /* its second step is the account; it stays for the tables */
+    tl_arena_plan arena_plan;
+    tl_arena *arena;
+    tl_meter *meter;
+    tl_ctx *ctx;
+    tl_trainer *trainer;
+    tl_sums *sums;
+    FILE *metrics;
+    bool arena_used;
+    const tl_tensor *data[2];       /* the running micro-batch's */
+    int64_t now[TL_CATEGORY_COUNT]; /* measured at the running step's peak */
+    tl_measured measured;
+    double trained_seconds, measured_seconds, interval_seconds;
+    int64_t interval_steps, start;
+    tl_line line;
+    tl_progress progress;
+    tl_sums_score score;
+    tl_sums_answer answers[SHOWN];
+    tl_error error;
+} run;
+
+/* ---- interrupts ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number) { stop_signal = number; }
+
+static void catch_signals(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = (int)SA_RESETHAND | SA_RESTART; /* a second one ends the program at once */
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    action.sa_handler = SIG_IGN; /* a limit on file sizes is then an error of write, and is reported */
+    action.sa_flags = 0;
+    sigaction(SIGXFSZ, &action, NULL);
+}
+
+/* ---- before the first step ---- */
+
+static tl_status context_failed(run *r, const tl_ctx *ctx) {
+    return tl_fail(&r->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+}
+
+static void measure_machine(run *r) {
+    tl_train *t = r->t;
+    tl_machine quick;
+    tl_error error = {TL_OK, ""};
+    bool cached = tl_machine_load(t->threads, &t->machine, &error) == TL_OK; /* `tally machine` left its shapes */
+    tl_error_clear(&error);
+    if (tl_machine_measure(t->threads, true, &quick, &error) != TL_OK) {
+        tl_note(t->cli, "this machine's peak was not measured: %s", error.message);
+        memset(&quick, 0, sizeof quick);
+    }
+    if (!cached)
+        t->machine = quick;
+    t->machine.peak_fp32 = quick.peak_fp32;
+    t->machine.peak_bf16 = quick.peak_bf16;
+    t->plan.machine = &t->machine;
+}
+
+static int refuse(run *r, int64_t limit) {
+    const tl_train *t = r->t;
+    char needs[TL_TEXT], has[TL_TEXT], over[TL_TEXT];
+    tl_plan smaller;
+    tl_plan_options options = t->plan;
+    tl_out(t->cli, "does not fit: needs %s, has %s %s (%s over)\n",
+           tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, needs),
+           tl_text_bytes((double)limit, t->cli->units, has), t->memory_bytes ? "by --memory" : "available",
+           tl_text_bytes((double)(r->plan.arena_bytes - limit), t->cli->units, over));
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
+        if (r->plan.peak.by_category[c])
+            tl_out_item(t->cli, tl_category_name((tl_category)c), "%s",
+                        tl_text_bytes((double)r->plan.peak.by_category[c], t->cli->units, needs));
+    tl_out_item(t->cli, "peak at", "%s, %s", tl_phase_name(r->plan.peak.phase), r->plan.peak.module);
+    for (int64_t b = t->plan.micro_batch / 2; b >= 1; b /= 2) {
+        int64_t global = t->plan.global_batch ? t->plan.global_batch : t->plan.micro_batch;
+        options.micro_batch = b;
+        options.global_batch = global;
+        if (global % b == 0 && tl_plan_make(&options, &smaller, &r->error) == TL_OK && smaller.arena_bytes <= limit) {
+            tl_out_item(t->cli, "fits", "--micro-batch %lld --global-batch %lld: %s, the same step in more parts",
+                        (long long)b, (long long)global,
+                        tl_text_bytes((double)smaller.arena_bytes, t->cli->units, needs));
+            break;
+        }
+        tl_error_clear(&r->error);
+    }
+    return TL_EXIT_VIOLATED;
+}
+
+static int make_plan(run *r) {
+    tl_train *t = r->t;
+    int64_t total = 0, limit = t->memory_bytes;
+    if (tl_plan_make(&t->plan, &r->plan, &r->error) != TL_OK ||
+        tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    if (tl_arena_plan_make(r->planned.ctx, &r->arena_plan) != TL_OK) {
+        context_failed(r, r->planned.ctx);
+        return tl_failed(t->cli, &r->error);
+    }
+    if (limit == 0 && tl_machine_memory(&total, &limit, &r->error) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    return r->plan.arena_bytes > limit ? refuse(r, limit) : TL_EXIT_OK;
+}
+
+/* ---- the second instrument ---- */
+
+static int64_t bytes_of(const run *r, const tl_tensor *t) {
+    return t ? tl_meter_block_bytes(r->meter, tl_tensor_storage_data(t)) : 0;
+}
+
+/* At a new peak: whose block is whose, by pointers alone. What is nobody's is saved or work. */
+static void at_peak(void *user) {
+    run *r = user;
+    if (!r->trainer)
+        return;
+    const tl_parameter *list;
+    int count = tl_net_parameters(tl_trainer_net(r->trainer), &list);
+    const tl_optimizer *optimizer = tl_trainer_optimizer(r->trainer);
+    tl_reading reading;
+    memset(r->now, 0, sizeof r->now);
+    for (int i = 0; i < count; i++) {
+        r->now[TL_PARAM] += bytes_of(r, list[i].tensor);
+        r->now[TL_GRAD] += bytes_of(r, tl_tensor_grad(list[i].tensor));
+        r->now[TL_MASTER] += bytes_of(r, tl_optimizer_master(optimizer, i));
+        for (int k = 0; k < 2; k++)
+            r->now[TL_OPTIM] += bytes_of(r, tl_optimizer_state(optimizer, i, k));
+    }
+    if (tl_phase_get(r->ctx) != TL_PHASE_STEP)
+        for (int i = 0; i < 2; i++)
+            r->now[TL_DATA] += bytes_of(r, r->data[i]);
+    tl_meter_read(r->meter, &reading);
+    r->now[TL_WORK] = reading.peak_bytes;
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
+        if (c != TL_WORK)
+            r->now[TL_WORK] -= r->now[c];
+}
+
+static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
+    run *r = user;
+    (void)micro;
+    r->data[0] = r->data[1] = NULL;
+    tl_status status = tl_sums_batch(r->sums, ctx, o->micro_batch, o->seq, &batch->input, &batch->target);
+    r->data[0] = batch->input;
+    r->data[1] = batch->target;
+    return status;
+}
+
+static void book_step(run *r, double seconds, int64_t unplanned) {
+    tl_reading reading;
+    tl_measured *m = &r->measured;
+    tl_meter_read(r->meter, &reading);
+    r->trained_seconds += seconds;
+    r->interval_seconds += seconds;
+    r->interval_steps++;
+    r->line.measured_flops = reading.flops;
+    if (!r->arena_used) /* the first step, whose states are only now made: the plan is about those after it */
+        return;
+    r->measured_seconds += seconds;
+    m->steps++;
+    m->unplanned_bytes += unplanned;
+    m->steps_that_differ += reading.peak_bytes != r->plan.peak.bytes || reading.flops != r->plan.per_step ||
+                            reading.allocations != r->plan.allocations;
+    if (reading.peak_bytes >= m->peak_bytes) {
+        m->peak_bytes = reading.peak_bytes;
+        memcpy(m->by_category, r->now, sizeof m->by_category);
+    }
+    m->flops = reading.flops;
+    m->allocations = reading.allocations;
+    m->step_seconds = r->measured_seconds / (double)m->steps;
+}
+
+/* ---- the run ---- */
+
+static tl_status start(run *r) {
+    tl_train *t = r->t;
+    const tl_kernels *kernels = tl_kernels_for_cpu(NULL, &r->error);
+    if (!kernels || !(r->arena = tl_arena_new(NULL, &r->error)))
+        return r->error.status;
+    tl_allocator inner = tl_arena_allocator(r->arena);
+    if (!(r->meter = tl_meter_new(kernels, &inner, &r->error)))
+        return r->error.status;
+    tl_allocator allocator = tl_meter_allocator(r->meter);
+    tl_meter_on_peak(r->meter, at_peak, r);
+    tl_ctx_options options = {.kernels = tl_meter_kernels(r->meter),
+                              .allocator = &allocator,
+                              .threads = t->threads,
+                              .seed_init = t->seed,
+                              .seed_data = t->seed,
+                              .seed_dropout = t->seed};
+    if (!(r->ctx = tl_ctx_new(&options, &r->error)) || !(r->sums = tl_sums_new(NULL, t->seed, &r->error)))
+        return r->error.status;
+    r->trainer = tl_trainer_new(r->ctx, &t->model, &r->planned.train);
+    return r->trainer ? TL_OK : context_failed(r, r->ctx);
+}
+
+static tl_status restore(run *r) {
+    tl_train *t = r->t;
+    char path[TL_PATH];
+    tl_ckpt_state state = {0};
+    tl_train_path(t, "checkpoint.tally", path);
+    tl_status status =
+        tl_ckpt_load(path, r->ctx, tl_trainer_net(r->trainer), tl_trainer_optimizer(r->trainer), &state, &r->error);
+    if (status == TL_ERR_NOT_FOUND) {
+        tl_note(t->cli, "%s has no checkpoint yet: the run starts at its first step", t->folder);
+        tl_error_clear(&r->error);
+        return TL_OK;
+    }
+    if (status != TL_OK)
+        return status;
+    r->start = state.step;
+    tl_sums_seek(r->sums, state.data_position);
+    if (state.total_steps > 0)
+        t->steps = state.total_steps;
+    return TL_OK;
+}
+
+static tl_status save(run *r) {
+    char path[TL_PATH];
+    tl_ckpt_state state = {.total_steps = r->t->steps, .data_position = tl_sums_position(r->sums)};
+    return tl_ckpt_save(tl_train_path(r->t, "checkpoint.tally", path), r->ctx, tl_trainer_net(r->trainer),
+                        tl_trainer_optimizer(r->trainer), &state, &r->error);
+}
+
+static tl_status one_step(run *r, int64_t step) {
+    tl_step_result result;
+    double begin = tl_seconds();
+    if (step > 1 && !r->arena_used) {
+        if (tl_arena_use(r->arena, &r->arena_plan, &r->error) != TL_OK)
+            return r->error.status;
+        r->arena_used = true;
+    }
+    double lr = tl_schedule_cosine(step, r->t->lr, r->t->lr / 100, r->t->warmup, r->t->steps);
+    tl_arena_step_begin(r->arena);
+    tl_meter_step_begin(r->meter);
+    int64_t unplanned = tl_arena_unplanned(r->arena);
+    if (tl_trainer_step(r->trainer, next_batch, r, lr, &result) != TL_OK)
+        return context_failed(r, r->ctx);
+    book_step(r, tl_seconds() - begin, tl_arena_unplanned(r->arena) - unplanned);
+    r->line.step = step;
+    r->line.loss = result.loss;
+    return TL_OK;
+}
+
+static void fill_line(run *r) {
+    tl_train *t = r->t;
+    tl_line *l = &r->line;
+    double peak = tl_machine_peak(&t->machine, r->planned.train.dtype);
+    double seconds = r->interval_seconds / (double)(r->interval_steps ? r->interval_steps : 1);
+    l->steps = t->steps;
+    l->planned_peak = r->plan.peak.bytes;
+    l->planned_flops = r->plan.per_step;
+    l->planned_seconds = r->plan.step_seconds;
+    l->measured_peak = r->measured.peak_bytes;
+    l->unplanned = r->measured.unplanned_bytes;
+    l->measured_seconds = seconds;
+    l->tokens_per_second = seconds > 0 ? (double)(r->plan.global_batch * r->plan.seq) / seconds : 0;
+    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(r->plan.per_step) / (seconds * peak) : 0;
+    l->left_seconds = seconds * (double)(t->steps - l->step);
+}
+
+static tl_status log_line(run *r) {
+    tl_json *json = tl_json_new(NULL, 0);
+    const char *text = NULL;
+    if (json) {
+        tl_json_object(json);
+        tl_line_json(json, &r->line);
+        tl_json_end(json);
+        text = tl_json_text(json, NULL);
+    }
+    bool ok = text && fprintf(r->metrics, "%s\n", text) > 0 && fflush(r->metrics) == 0;
+    int reason = errno;
+    tl_json_free(json);
+    r->interval_seconds = 0;
+    r->interval_steps = 0;
+    if (!text)
+        return tl_fail(&r->error, TL_ERR_MEMORY, "no memory for a line of metrics.jsonl");
+    return ok ? TL_OK : tl_fail(&r->error, TL_ERR_IO, "cannot write metrics.jsonl: %s", strerror(reason));
+}
+
+/* With --minutes: as many steps as the speed so far allows, a little less to be sure; never more than were asked for. */
+static void set_total(run *r) {
+    tl_train *t = r->t;
+    if (t->minutes <= 0 || r->line.step - r->start != SPEED_STEPS)
+        return;
+    double left = t->minutes * 60 * 0.95 - r->trained_seconds;
+    double speed = r->measured.step_seconds, more = speed > 0 ? left / speed : 0;
+    int64_t total = r->line.step + (more > 1 ? (int64_t)more : 1);
+    if (total >= t->steps)
+        return;
+    t->steps = total;
+    tl_progress_end(&r->progress);
+    tl_note(t->cli, "%lld steps will take %.3g minutes", (long long)total, t->minutes);
+}
+
+static tl_status ask(run *r, int64_t count, bool keep) {
+    if (tl_sums_evaluate(r->sums, tl_trainer_net(r->trainer), r->ctx, 0, count, ASK_BATCH, &r->score,
+                         keep ? r->answers : NULL, keep ? SHOWN : 0) != TL_OK)
+        return context_failed(r, r->ctx);
+    return TL_OK;
+}
+
+static tl_status between(run *r) {
+    tl_train *t = r->t;
+    int64_t step = r->line.step;
+    bool log = step % t->log_every == 0 || step == t->steps;
+    tl_status status = TL_OK;
+    set_total(r);
+    fill_line(r);
+    tl_progress_show(&r->progress, &r->line, log);
+    if (log)
+        status = log_line(r);
+    if (status == TL_OK && t->eval_every && step % t->eval_every == 0 && step != t->steps) {
+        status = ask(r, ASKED_MEANWHILE, false);
+        tl_progress_end(&r->progress);
+        if (status == TL_OK)
+            tl_note(t->cli, "step %lld: %lld of %lld held-out sums exact", (long long)step, (long long)r->score.right,
+                    (long long)r->score.asked);
+    }
+    if (status == TL_OK && step % t->save_every == 0 && step != t->steps)
+        status = save(r);
+    return status;
+}
+
+static bool is_over(const run *r) {
+    const tl_train *t = r->t;
+    return stop_signal || (t->stop_at > 0 && r->line.step >= t->stop_at) ||
+           (t->minutes > 0 && r->trained_seconds > t->minutes * 60);
+}
+
+static tl_status write_account(run *r) {
+    tl_account account = {0};
+    if (r->measured.steps == 0)
+        return TL_OK;
+    tl_account_read(&account, 0, r->planned.ctx);
+    tl_account_read(&account, 1, r->ctx);
+    tl_status status = tl_train_write_ledger(r->t, &r->plan, &account, &r->measured, &r->error);
+    tl_account_free(&account);
+    return status;
+}
+
+static tl_status train(run *r) {
+    tl_status status = TL_OK;
+    r->line.step = r->start;
+    for (int64_t step = r->start + 1; step <= r->t->steps && status == TL_OK && !is_over(r); step++) {
+        status = one_step(r, step);
+        if (status == TL_OK)
+            status = between(r);
+    }
+    if (status == TL_OK && r->interval_steps > 0) { /* stopped between two lines */
+        fill_line(r);
+        status = log_line(r);
+    }
+    tl_progress_end(&r->progress);
+    if (status == TL_OK && r->line.step > r->start)
+        status = save(r);
+    return status == TL_OK ? write_account(r) : status;
+}
+
+/* ---- after it ---- */
+
+static void put_evaluation(tl_json *json, const run *r) {
+    tl_json_put_integer(json, "asked", r->score.asked);
+    tl_json_put_integer(json, "right", r->score.right);
+    tl_json_put_real(json, "exact", (double)r->score.right / (double)r->score.asked);
+    tl_json_key(json, "answers");
+    tl_json_array(json);
+    for (int i = 0; i < SHOWN && i < r->score.asked; i++)
+        tl_json_string(json, r->answers[i].text);
+    tl_json_end(json);
+}
+
+static tl_status examine(run *r) {
+    tl_status status = ask(r, ASKED, true);
+    if (status != TL_OK)
+        return status;
+    tl_json *json = tl_json_new(NULL, 2);
+    if (json) {
+        tl_json_object(json);
+        tl_json_put_string(json, "schema", "tally/1");
+        put_evaluation(json, r);
+        tl_json_end(json);
+    }
+    status = tl_train_write(r->t, "evaluation.json", json, &r->error);
+    tl_json_free(json);
+    return status;
+}
+
+static int report_json(run *r) {
+    tl_json *json = tl_cli_json_open(r->t->cli);
+    if (!json)
+        return TL_EXIT_FAILED;
+    tl_json_put_string(json, "folder", r->t->folder);
+    tl_line_json(json, &r->line);
+    if (r->score.asked) {
+        tl_json_key(json, "evaluation");
+        tl_json_object(json);
+        put_evaluation(json, r);
+        tl_json_end(json);
+    }
+    return tl_cli_json_close(r->t->cli, json);
+}
+
+static void report_account(const run *r) {
+    const tl_cli *cli = r->t->cli;
+    const tl_measured *m = &r->measured;
+    char planned[TL_TEXT], measured[TL_TEXT];
+    if (m->steps == 0)
+        return;
+    bool equal = m->steps_that_differ == 0 && m->peak_bytes == r->plan.peak.bytes;
+    if (equal)
+        tl_out_item(cli, "account",
+                    "planned = measured in each of %lld steps: peak %s B, %s matmul FLOPs, %lld allocations",
+                    (long long)m->steps, tl_text_grouped((tl_u128)m->peak_bytes, planned),
+                    tl_text_grouped(m->flops, measured), (long long)m->allocations);
+    else
+        tl_out_item(
+            cli, "account", "planned and measured DIFFER in %lld of %lld steps: peak %s B planned, %s B measured",
+            (long long)m->steps_that_differ, (long long)m->steps, tl_text_grouped((tl_u128)r->plan.peak.bytes, planned),
+            tl_text_grouped((tl_u128)m->peak_bytes, measured));
+    tl_out_item(cli, "unplanned", "%lld B outside the arena", (long long)m->unplanned_bytes);
+}
+
+static int report(run *r) {
+    const tl_train *t = r->t;
+    char seconds[TL_TEXT];
+    if (t->cli->format == TL_FORMAT_JSON)
+        return report_json(r);
+    tl_out(t->cli, "%s: step %lld of %lld, %s of training, loss %.4f\n", t->folder, (long long)r->line.step,
+           (long long)t->steps, tl_text_duration(r->trained_seconds, seconds), r->line.loss);
+    if (r->score.asked) {
+        tl_out_item(t->cli, "held-out",
+                    "%lld of %lld sums exact (%.2f %%); neither they nor their mirrors were trained on",
+                    (long long)r->score.right, (long long)r->score.asked,
+                    100.0 * (double)r->score.right / (double)r->score.asked);
+        for (int i = 0; i < SHOWN && i < r->score.asked; i++) {
+            const tl_sums_answer *a = &r->answers[i];
+            char sum[24];
+            snprintf(sum, sizeof sum, "wrong: %d", a->a + a->b);
+            tl_out(t->cli, "    %-14s %s\n", a->text, a->right ? "right" : sum);
+        }
+    }
+    report_account(r);
+    tl_out_item(t->cli, "next", "tally ledger %s", t->folder);
+    return TL_EXIT_OK;
+}
+
+static void announce(const run *r) {
+    const tl_train *t = r->t;
+    char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured";
+    double rate = tl_machine_peak(&t->machine, r->planned.train.dtype);
+    if (rate > 0)
+        tl_text_rate(rate, speed);
+    tl_note(t->cli, "%s  %s, %s parameters | %d thread%s, %s | peak %s %s%s | planned peak %s, arena %s", t->folder,
+            t->model.name, tl_text_count((double)r->plan.parameters.unique, parameters), t->threads,
+            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(r->planned.train.dtype),
+            rate > 0 ? " (measured now)" : "", tl_text_bytes((double)r->plan.peak.bytes, t->cli->units, peak),
+            tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, planned));
+}
+
+static void finish(run *r) {
+    if (r->metrics)
+        fclose(r->metrics); /* each line was flushed and checked */
+    tl_trainer_free(r->trainer);
+    r->trainer = NULL;
+    tl_ctx_free(r->ctx);
+    tl_sums_free(r->sums);
+    tl_meter_free(r->meter);
+    tl_arena_free(r->arena);
+    if (r->planned.ctx) {
+        tl_arena_plan_free(r->planned.ctx, &r->arena_plan);
+        tl_plan_run_free(&r->planned);
+    }
+}
+
+static int execute(run *r) {
+    tl_train *t = r->t;
+    if (tl_train_folder(t, &r->error) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    measure_machine(r);
+    int status = make_plan(r);
+    if (status != TL_EXIT_OK)
+        return status;
+    if (start(r) != TL_OK || (t->resume && restore(r) != TL_OK) ||
+        tl_train_write_start(t, &r->plan, &r->error) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    if (!(r->metrics = tl_train_metrics(t, r->start, &r->error)))
+        return tl_failed(t->cli, &r->error);
+    announce(r);
+    tl_progress_begin(&r->progress, t->cli);
+    catch_signals();
+    if (train(r) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    bool stopped = r->line.step < t->steps && (stop_signal || t->stop_at > 0);
+    if (!stopped && examine(r) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    status = report(r);
+    if (!stop_signal || !stopped)
+        return status;
+    tl_note(t->cli, "interrupted and saved at step %lld; --resume goes on", (long long)r->line.step);
+    return TL_EXIT_INTERRUPTED;
+}
+
+int tl_train_run(tl_train *t) {
+    static run r; /* zeroed; large enough that the stack is no place for it */
+    r.t = t;
+    int status = execute(&r);
+    finish(&r);
+    return status;
+}

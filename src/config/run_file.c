@@ -1,0 +1,172 @@
+/* config/run_file.c: JSON objects that tally itself wrote, or a task's file, looked up by path. */
+#include "tally/run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/nearest.h"
+#include "config/text.h"
+
+enum { LONGEST_KEY = 128 };
+
+struct tl_run_file {
+    json_t *root;
+    char name[512]; /* for messages */
+};
+
+static tl_status parse(tl_run_file *file, char *text, size_t length, tl_error *error) {
+    json_error_t problem;
+    char quoted[256];
+    const char *what = tl_config_sniff(text, length);
+    if (what && (length == 0 || text[strspn(text, " \t\r\n")] != '{'))
+        return tl_fail(error, TL_ERR_FORMAT, "%s: is %s; a JSON object is wanted", file->name, what);
+    if (tl_config_soften(text, length) > TL_CONFIG_MOST_VALUES)
+        return tl_fail(error, TL_ERR_FORMAT, "%s: holds more than %d values", file->name, TL_CONFIG_MOST_VALUES);
+    file->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    if (!file->root)
+        return tl_fail(error, TL_ERR_FORMAT, "%s:%d:%d: not valid JSON: %s", file->name, problem.line, problem.column,
+                       tl_quotable(problem.text, strlen(problem.text), quoted, sizeof quoted));
+    if (!json_is_object(file->root))
+        return tl_fail(error, TL_ERR_FORMAT, "%s: is no JSON object", file->name);
+    return TL_OK;
+}
+
+tl_run_file *tl_run_file_read(const char *path, tl_error *error) {
+    char *text = NULL;
+    size_t length = 0;
+    if (tl_config_load(path, &text, &length, error) != TL_OK)
+        return NULL;
+    tl_run_file *file = calloc(1, sizeof *file);
+    if (!file) {
+        free(text);
+        tl_fail(error, TL_ERR_MEMORY, "no memory to read %s", path);
+        return NULL;
+    }
+    tl_quotable(path, strlen(path), file->name, sizeof file->name);
+    if (parse(file, text, length, error) != TL_OK) {
+        tl_run_file_free(file);
+        file = NULL;
+    }
+    free(text);
+    return file;
+}
+
+void tl_run_file_free(tl_run_file *file) {
+    if (!file)
+        return;
+    json_decref(file->root);
+    free(file);
+}
+
+static const json_t *find(const tl_run_file *file, const char *path) {
+    const json_t *at = file->root;
+    while (*path && at) {
+        char key[LONGEST_KEY];
+        size_t length = strcspn(path, ".");
+        if (length >= sizeof key)
+            return NULL;
+        memcpy(key, path, length);
+        key[length] = '\0';
+        if (json_is_array(at)) {
+            char *end = NULL;
+            unsigned long long index = strtoull(key, &end, 10);
+            at = *key >= '0' && *key <= '9' && *end == '\0' ? json_array_get(at, (size_t)index) : NULL;
+        } else {
+            at = json_object_get(at, key);
+        }
+        path += length + (path[length] == '.');
+    }
+    return at;
+}
+
+bool tl_run_file_has(const tl_run_file *file, const char *path) {
+    const json_t *at = find(file, path);
+    return at && !json_is_null(at);
+}
+
+int64_t tl_run_file_count(const tl_run_file *file, const char *path) {
+    const json_t *at = find(file, path);
+    return json_is_array(at) ? (int64_t)json_array_size(at) : json_is_object(at) ? (int64_t)json_object_size(at) : 0;
+}
+
+const char *tl_run_file_key(const tl_run_file *file, const char *path, int64_t index) {
+    json_t *at = (json_t *)(uintptr_t)find(file, path); /* iterating does not change it */
+    const char *key;
+    json_t *value;
+    json_object_foreach(at, key, value) {
+        if (index-- == 0)
+            return key;
+    }
+    return NULL;
+}
+
+static const char *kind_of(const json_t *value) {
+    if (!value || json_is_null(value))
+        return "missing";
+    return json_is_string(value)    ? "a string"
+           : json_is_integer(value) ? "a whole number"
+           : json_is_real(value)    ? "a number"
+           : json_is_boolean(value) ? "true or false"
+           : json_is_array(value)   ? "a list"
+                                    : "an object";
+}
+
+static tl_status wrong(const tl_run_file *file, const char *path, const char *wanted, const json_t *found,
+                       tl_error *error) {
+    return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" is %s; %s is wanted", file->name, path, kind_of(found), wanted);
+}
+
+tl_status tl_run_file_integer(const tl_run_file *file, const char *path, int64_t low, int64_t high, int64_t *value,
+                              tl_error *error) {
+    const json_t *at = find(file, path);
+    if (!json_is_integer(at))
+        return wrong(file, path, "a whole number", at, error);
+    int64_t found = json_integer_value(at);
+    if (found < low || found > high)
+        return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" is %lld; %lld to %lld would work", file->name, path,
+                       (long long)found, (long long)low, (long long)high);
+    *value = found;
+    return TL_OK;
+}
+
+tl_status tl_run_file_real(const tl_run_file *file, const char *path, double low, double high, double *value,
+                           tl_error *error) {
+    const json_t *at = find(file, path);
+    if (!json_is_number(at))
+        return wrong(file, path, "a number", at, error);
+    double found = json_number_value(at);
+    if (!(found >= low && found <= high))
+        return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" is %g; %g to %g would work", file->name, path, found, low,
+                       high);
+    *value = found;
+    return TL_OK;
+}
+
+const char *tl_run_file_text(const tl_run_file *file, const char *path, tl_error *error) {
+    const json_t *at = find(file, path);
+    if (json_is_string(at))
+        return json_string_value(at);
+    wrong(file, path, "a string", at, error);
+    return NULL;
+}
+
+tl_status tl_run_file_typed(const tl_run_file *file, const char *path, char *text, size_t size, tl_error *error) {
+    const json_t *at = find(file, path);
+    int n;
+    if (json_is_string(at))
+        n = snprintf(text, size, "%s", json_string_value(at));
+    else if (json_is_integer(at))
+        n = snprintf(text, size, "%lld", (long long)json_integer_value(at));
+    else if (json_is_real(at))
+        n = snprintf(text, size, "%.17g", json_real_value(at));
+    else if (json_is_boolean(at))
+        n = snprintf(text, size, "%s", json_is_true(at) ? "true" : "false");
+    else
+        return wrong(file, path, "a string or a number", at, error);
+    if (n < 0 || (size_t)n >= size)
+        return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" is longer than %zu bytes", file->name, path, size - 1);
+    return TL_OK;
+}
