@@ -287,7 +287,7 @@ const tl_verb tl_verb_fit = {
     .arguments = "model | batch MODEL | context MODEL | devices MODEL",
     .words = "model batch context devices",
     .details = "model    P = devices·memory / (bytes of weight, gradient, master copy, optimizer\n"
-               "         states): the state alone, fully sharded; what that leaves out is printed\n"
+               "         states): the state alone, fully sharded\n"
                "batch    the largest micro-batch of MODEL on one of the devices\n"
                "context  the longest sequence\n"
                "devices  the fewest devices\n"

@@ -138,10 +138,10 @@ static void out_flops(const tl_cli *cli, const tl_op_bill *o) {
     }
     double both = each(b, forward) + each(b, backward);
     if (b->parameters && b->unit[0])
-        snprintf(ratio, sizeof ratio, " = %s per %s",
-                 tl_text_plain(both / (double)(b->parameters - b->biases), 4, plain),
+        snprintf(ratio, sizeof ratio, ", %s per %s",
+                 tl_text_plain(both / (double)(b->parameters - b->biases), 2, plain),
                  b->biases ? "weight" : "parameter");
-    tl_out_item(cli, "FLOPs", "forward %s%s   backward %s   together %s%s", tl_text_count(each(b, forward), f), slash,
+    tl_out_item(cli, "FLOPs", "forward %s%s + backward %s = %s%s", tl_text_count(each(b, forward), f), slash,
                 tl_text_count(each(b, backward), g), tl_text_count(both, t), ratio);
     if (b->forward.matmul_causal != forward)
         tl_out_item(cli, "", "causal, T(T+1)/2 pairs: forward %s%s   backward %s",
