@@ -146,7 +146,10 @@ const tl_verb *tl_verb_at(int index);
 const tl_verb *tl_verb_find(const char *name);
 
 extern const tl_verb tl_verb_time;
+extern const tl_verb tl_verb_plan;
 extern const tl_verb tl_verb_fit;
+extern const tl_verb tl_verb_explain;
+extern const tl_verb tl_verb_machine;
 extern const tl_verb tl_verb_train;
 extern const tl_verb tl_verb_ledger;
 extern const tl_verb tl_verb_models;

@@ -36,6 +36,7 @@ typedef struct tl_peak {
     int64_t bytes;
     int64_t by_category[TL_CATEGORY_COUNT];
     tl_phase phase;
+    uint32_t region;       /* the iteration at work then, for tl_fold_at */
     const char *module;    /* path of the module at work then, "" outside */
     const char *op;        /* the op that allocated last, or NULL */
     const char *site;      /* its line, or NULL */
@@ -65,6 +66,7 @@ typedef struct tl_op_entry {
     const char *op, *site, *user_site;
     uint32_t region;
     tl_amount matmul, matmul_causal, arithmetic, special, read, written, sent;
+    tl_amount output; /* bytes of its first output where that is new storage: statistics and masks left out */
     int64_t workspace_bytes;
     int64_t m, n, k, batch; /* of its largest product; 0 without one */
     tl_dtype dtype;         /* of its first output */
@@ -100,6 +102,9 @@ typedef struct tl_fold_term {
 } tl_fold_term;
 tl_fold *tl_fold_new(tl_ctx *ctx);
 void tl_fold_free(tl_fold *fold);
+/* What is summed lives at a moment that stands in `region` (tl_peak): of contents equally frequent, that iteration's is the
+ * odd one. Without a moment, for counts of work, the first iteration's is. */
+void tl_fold_at(tl_fold *fold, uint32_t region);
 void tl_fold_add(tl_fold *fold, uint32_t region, const tl_poly *p);
 /* The whole as one polynomial; NULL and the context's error on overflow. */
 const tl_poly *tl_fold_total(tl_fold *fold);

@@ -33,7 +33,9 @@ typedef struct tl_machine {
     int n_shapes;
     tl_machine_shape shape[TL_MACHINE_SHAPES];
     int64_t memory_bytes, available_bytes; /* of the whole machine; available when read */
-    int64_t measured_at;                   /* seconds since 1970 */
+    double
+        disturbed; /* 0 to 1: what others took of the processors meanwhile; over 0.1, bandwidths and products are too low */
+    int64_t measured_at; /* seconds since 1970 */
 } tl_machine;
 
 /* Peak of a dtype; 0: unknown. */

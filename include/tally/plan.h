@@ -86,7 +86,7 @@ typedef struct tl_plan {
     double compute_seconds, memory_seconds, communication_seconds; /* parts of the step by what bounds each op */
     double roofline_seconds;                                       /* lower bound of the step, whatever --mfu says */
     tl_bound bound;
-    char peak_source[160];
+    char peak_source[320];
     bool measured_rates; /* products timed by this machine's table */
     /* cost */
     double device_hours, amount;
@@ -97,6 +97,41 @@ typedef struct tl_plan {
 
 /* Fills *plan. An error (bad options, overflow, no memory) leaves it undefined; not fitting is not an error. */
 tl_status tl_plan_make(const tl_plan_options *options, tl_plan *plan, tl_error *error) TL_MUST_CHECK;
+
+/* ---- answers found by planning again ---- */
+typedef enum tl_plan_axis { TL_PLAN_MICRO_BATCH, TL_PLAN_SEQ } tl_plan_axis;
+typedef struct tl_plan_largest {
+    int64_t value;      /* the largest that fits; 0: not even 1 does */
+    int64_t bytes;      /* arena at value (at 1 when value is 0) */
+    int64_t peak_bytes; /* live bytes there */
+    int64_t next_bytes; /* arena at value + 1; 0: that cannot be, see limited */
+    bool limited;       /* value is the model's own limit (learned positions), not the memory's */
+    int runs;           /* how many plans it took */
+} tl_plan_largest;
+/* The largest micro-batch or sequence that fits beside everything else as it is (one micro-batch a step). The memory must
+ * be known. Every value tried is planned, none is extrapolated. */
+tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis, tl_plan_largest *largest,
+                               tl_error *error) TL_MUST_CHECK;
+
+#define TL_PLAN_SUGGESTIONS 8
+typedef struct tl_plan_suggestion {
+    char change[96]; /* as typed: "--micro-batch 1 --global-batch 8" */
+    char effect[64]; /* "same run", "changes the run" */
+    int64_t bytes;   /* arena: what must fit */
+    int64_t peak_bytes;
+    double step_seconds; /* 0: unknown */
+    bool fits;
+} tl_plan_suggestion;
+typedef struct tl_plan_advice {
+    tl_plan_suggestion list[TL_PLAN_SUGGESTIONS]; /* those that fit first, the cheapest change first */
+    int count;
+    int64_t state_bytes, leanest_bytes; /* state as planned; the least any option of this build keeps */
+    bool state_exceeds;                 /* even the leanest state is more than the device has: nothing was tried */
+    int runs;
+} tl_plan_advice;
+/* What would make a plan that does not fit fit: each suggestion is a plan made on meta. Bounded in the number of plans. */
+tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl_plan_advice *advice,
+                         tl_error *error) TL_MUST_CHECK;
 
 /* Parameters of a model, counted by building it on meta. */
 tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;

@@ -10,6 +10,8 @@ struct tl_fold {
     const tl_poly **sum; /* per region; NULL: nothing */
     uint32_t regions;
     const tl_poly *zero;
+    bool at_moment; /* sums what lives at a moment, which stands in the region `moment` */
+    uint32_t moment;
 };
 
 tl_fold *tl_fold_new(tl_ctx *ctx) {
@@ -38,6 +40,13 @@ void tl_fold_free(tl_fold *fold) {
     tl_host_free(fold->ctx, fold, sizeof *fold);
 }
 
+void tl_fold_at(tl_fold *fold, uint32_t region) {
+    if (!fold)
+        return;
+    fold->at_moment = true;
+    fold->moment = region;
+}
+
 void tl_fold_add(tl_fold *fold, uint32_t region, const tl_poly *p) {
     if (!fold || !p || region >= fold->regions)
         return;
@@ -50,11 +59,32 @@ static void check(tl_fold *fold) {
         tl_ctx_fail(fold->ctx, error->status, "%s", error->message);
 }
 
-/* The content that most iterations have (first such on a tie, unless one of the tied is empty: then empty), and how many
- * do not have it. */
+/* The iteration of a repetition in which a region lies; −1: in none. */
+static int64_t iteration_of(const tl_ctx *ctx, const tl_repeat_node *node, uint32_t region) {
+    while (region != 0 && region < ctx->region_count) {
+        const tl_region_node *r = &ctx->regions[region];
+        if (&ctx->repeats[r->repeat] == node)
+            return r->iteration;
+        region = ctx->repeats[r->repeat].outer;
+    }
+    return -1;
+}
+
+/* How unfit a content is to be the common one when as many iterations have another: the one where the moment stands is
+ * odd; without a moment the first is (its input needs no gradient, it adopts gradients where later ones add); then the one
+ * nearest the middle is common. */
+static int64_t oddness(const tl_fold *fold, const tl_repeat_node *node, const tl_poly *p, int64_t first) {
+    int64_t odd = fold->at_moment ? iteration_of(fold->ctx, node, fold->moment) : 0;
+    if (odd >= 0 && fold->sum[node->regions[odd]] == p)
+        return INT64_MAX;
+    int64_t off = 2 * first - (node->count - 1);
+    return off < 0 ? -off : off;
+}
+
+/* The content that most iterations have, and how many do not have it. */
 static const tl_poly *common_content(const tl_fold *fold, const tl_repeat_node *node, int64_t *others) {
     const tl_poly *best = NULL;
-    int64_t best_count = 0;
+    int64_t best_count = 0, best_oddness = 0;
     for (int64_t i = 0; i < node->count; i++) {
         const tl_poly *p = fold->sum[node->regions[i]];
         int64_t count = 0;
@@ -68,12 +98,13 @@ static const tl_poly *common_content(const tl_fold *fold, const tl_repeat_node *
             }
             count++;
         }
-        /* On a tie the empty content is the common one, so that odd iterations stand alone. Of two that differ: the first
-         * micro-batch is the odd one (it adopts gradients), the last layer is (the peak stands there). */
-        bool tie = count == best_count && (!p || (best && strcmp(node->symbol, "A") == 0));
-        if (!met && (count > best_count || tie)) {
+        if (met || count < best_count)
+            continue;
+        int64_t odd = oddness(fold, node, p, i);
+        if (count > best_count || odd < best_oddness) {
             best = p;
             best_count = count;
+            best_oddness = odd;
         }
         if (best_count * 2 > node->count)
             break;

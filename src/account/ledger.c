@@ -183,6 +183,7 @@ static void describe(const tl_ctx *ctx, const tl_moment *moment, tl_peak *peak) 
     peak->bytes = moment->bytes;
     memcpy(peak->by_category, moment->pending ? ctx->ledger->live : moment->by_category, sizeof peak->by_category);
     peak->phase = moment->place.phase;
+    peak->region = moment->place.region;
     peak->module = tl_module_path(ctx, moment->place.module);
     peak->op = tl_op_name_of(moment->place.op);
     peak->site = moment->place.site;
@@ -217,6 +218,7 @@ void tl_ledger_each_op(const tl_ctx *ctx, tl_op_visitor *visit, void *user) {
             .read = r->read,
             .written = r->written,
             .sent = r->sent,
+            .output = r->output,
             .workspace_bytes = r->workspace_bytes,
             .m = r->m,
             .n = r->n,

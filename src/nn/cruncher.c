@@ -19,15 +19,16 @@ static bool cruncher_build(tl_net *net) {
     return ok && (net->head = tl_net_linear(net, "final", tl_dim_of(1), D, std, false, NULL)) != NULL;
 }
 
-static tl_tensor *cruncher_forward(tl_net *net, tl_tensor *x) {
+static tl_tensor *cruncher_forward(tl_net *net, tl_tensor *input) {
+    tl_tensor *h = NULL; /* not the input itself: the repetition releases what it carries, and the input is the caller's */
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
         tl_module_begin(net->ctx, "layers", r.index);
-        tl_tensor *y = tl_linear(x, net->blocks[r.index].mlp.up, NULL);
+        tl_tensor *y = tl_linear(h ? h : input, net->blocks[r.index].mlp.up, NULL);
         tl_module_end(net->ctx);
-        tl_repeat_into(&r, &x, y);
+        tl_repeat_into(&r, &h, y);
     }
     tl_enter(net, "final", -1);
-    tl_tensor *y = tl_linear(x, net->head, NULL);
+    tl_tensor *y = tl_linear(h ? h : input, net->head, NULL);
     if (y)
         y = tl_view(y, TL_SHAPE(net->ctx, tl_tensor_shape(y)->dim[0]));
     return tl_leave(net, y);

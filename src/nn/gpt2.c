@@ -63,20 +63,20 @@ static tl_tensor *attention(tl_net *net, const tl_block *b, tl_tensor *x) {
     tl_shape heads = TL_SHAPE(ctx, shape->dim[0], shape->dim[1], s->H, s->K);
     tl_tensor *part[3] = {0};
     tl_dim widths[3] = {s->D, s->D, s->D};
-    tl_tensor *fused = tl_linear(x, b->attention.q, b->attention.q_bias);
+    tl_tensor *fused = tl_apply_linear(net, "c_attn", x, b->attention.q, b->attention.q_bias);
     if (fused)
         tl_split(fused, -1, widths, 3, part);
     for (int i = 0; i < 3; i++)
         part[i] = tl_transpose(tl_view(part[i], heads), 1, 2);
     tl_tensor *mixed = tl_eager_attention(net, part[0], part[1], part[2]);
-    tl_tensor *y = tl_linear(mixed, b->attention.out, b->attention.out_bias);
+    tl_tensor *y = tl_apply_linear(net, "c_proj", mixed, b->attention.out, b->attention.out_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "attention.residual"));
 }
 
 static tl_tensor *mlp(tl_net *net, const tl_block *b, tl_tensor *x) {
     tl_enter(net, "mlp", -1);
-    tl_tensor *up = tl_linear(x, b->mlp.up, b->mlp.up_bias);
-    tl_tensor *y = tl_linear(tl_activate(net, up), b->mlp.down, b->mlp.down_bias);
+    tl_tensor *up = tl_apply_linear(net, "c_fc", x, b->mlp.up, b->mlp.up_bias);
+    tl_tensor *y = tl_apply_linear(net, "c_proj", tl_activate(net, up), b->mlp.down, b->mlp.down_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "mlp.residual"));
 }
 

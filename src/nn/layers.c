@@ -22,6 +22,12 @@ tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_
                                     : tl_rms_norm(x, norm->gain, epsilon));
 }
 
+tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
+                            const char *site) {
+    tl_enter_(net, name, -1, site);
+    return tl_leave(net, tl_linear_(x, w, bias, site));
+}
+
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) {
     return net->training && p > 0 ? tl_dropout(x, p, name) : x;
 }
@@ -54,11 +60,15 @@ tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor
         k = tl_view(k, TL_SHAPE(ctx, B, s->G, one, T, K));
         v = tl_view(v, TL_SHAPE(ctx, B, s->G, one, T, K));
     }
+    tl_module_begin(ctx, "scores", -1);
     tl_tensor *scores = tl_matmul_causal(q, tl_transpose(k, -1, -2), TL_CAUSAL_MN);
+    tl_module_end(ctx);
     tl_tensor *weights = tl_softmax(scores, 1.0 / tl_square_root((double)K.size), true);
     tl_release(scores);
     weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
+    tl_module_begin(ctx, "values", -1);
     tl_tensor *mixed = tl_matmul_causal(weights, v, TL_CAUSAL_MK);
+    tl_module_end(ctx);
     if (grouped)
         mixed = tl_view(mixed, TL_SHAPE(ctx, B, H, T, K));
     return tl_reshape(tl_transpose(mixed, 1, 2), TL_SHAPE(ctx, B, T, tl_dim_mul(ctx, H, K)));

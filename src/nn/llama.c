@@ -53,8 +53,9 @@ static bool llama_build(tl_net *net) {
     return ok;
 }
 
-static tl_tensor *heads(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, tl_dim count, bool rotate) {
-    tl_tensor *y = tl_linear(x, w, bias);
+static tl_tensor *heads(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias, tl_dim count,
+                        bool rotate) {
+    tl_tensor *y = tl_apply_linear(net, name, x, w, bias);
     if (!y)
         return NULL;
     const tl_shape *shape = tl_tensor_shape(y);
@@ -77,22 +78,22 @@ static tl_tensor *heads(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias
 static tl_tensor *attention(tl_net *net, const tl_attention *a, tl_tensor *x) {
     const tl_symbols *s = &net->symbols;
     tl_enter(net, "self_attn", -1);
-    tl_tensor *q = heads(net, x, a->q, a->q_bias, s->H, true);
-    tl_tensor *k = heads(net, x, a->k, a->k_bias, s->G, true);
-    tl_tensor *v = heads(net, x, a->v, a->v_bias, s->G, false);
+    tl_tensor *q = heads(net, "q_proj", x, a->q, a->q_bias, s->H, true);
+    tl_tensor *k = heads(net, "k_proj", x, a->k, a->k_bias, s->G, true);
+    tl_tensor *v = heads(net, "v_proj", x, a->v, a->v_bias, s->G, false);
     tl_tensor *mixed = tl_eager_attention(net, q, k, v);
-    return tl_leave(net, tl_linear(mixed, a->out, a->out_bias));
+    return tl_leave(net, tl_apply_linear(net, "o_proj", mixed, a->out, a->out_bias));
 }
 
 static tl_tensor *mlp(tl_net *net, const tl_mlp *m, tl_tensor *x) {
     tl_enter(net, "mlp", -1);
     tl_tensor *y;
     if (net->model.gated) {
-        tl_tensor *gate = tl_activate(net, tl_linear(x, m->gate, m->gate_bias));
-        y = tl_mul(gate, tl_linear(x, m->up, m->up_bias));
+        tl_tensor *gate = tl_activate(net, tl_apply_linear(net, "gate_proj", x, m->gate, m->gate_bias));
+        y = tl_mul(gate, tl_apply_linear(net, "up_proj", x, m->up, m->up_bias));
     } else
-        y = tl_activate(net, tl_linear(x, m->up, m->up_bias));
-    return tl_leave(net, tl_linear(y, m->down, m->down_bias));
+        y = tl_activate(net, tl_apply_linear(net, "up_proj", x, m->up, m->up_bias));
+    return tl_leave(net, tl_apply_linear(net, "down_proj", y, m->down, m->down_bias));
 }
 
 static tl_tensor *llama_forward(tl_net *net, tl_tensor *tokens) {

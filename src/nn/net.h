@@ -69,6 +69,10 @@ void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site);
 tl_tensor *tl_leave(tl_net *net, tl_tensor *result);
 
 tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_tensor *x);
+/* A linear layer as a module of its own, named as in the checkpoint: so the account tells q_proj from o_proj. */
+tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
+                            const char *site);
+#define tl_apply_linear(net, name, x, w, bias) tl_apply_linear_((net), (name), (x), (w), (bias), TL_HERE)
 /* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);

@@ -28,14 +28,22 @@ tl_status tl_forward_view(const tl_sig *sig, tl_args *args) {
     return TL_OK;
 }
 
-/* In-place writes: nothing else may depend on what they change. */
+static bool wants_gradients(const tl_sig *sig) {
+    for (int i = 0; i < sig->n_in; i++)
+        if (sig->needs_grad[i])
+            return true;
+    return false;
+}
+
+/* In-place writes: nothing else may depend on what they change. They have no gradients, so in a recorded expression one
+ * would go missing without a word. */
 static tl_status check_in_place(const tl_sig *sig, const tl_output *o) {
     const tl_tensor *t = sig->in[o->alias];
     if (t->storage->saved > 0)
         return tl_ctx_fail(sig->ctx, TL_ERR_STATE,
                            "%s (%s) would write into a tensor that backward still needs; copy it first", sig->op->name,
                            sig->site);
-    if (sig->recording)
+    if (wants_gradients(sig))
         return tl_ctx_fail(
             sig->ctx, TL_ERR_STATE,
             "%s (%s) would write into a tensor of a recorded expression; stop recording or copy it first",
@@ -95,6 +103,8 @@ static void book(const tl_sig *sig, const tl_cost *cost) {
     if (!cost->written_set)
         for (int i = 0; i < sig->n_out; i++)
             r.written = traffic(ctx, r.written, &sig->out[i].shape, sig->out[i].dtype);
+    if (sig->n_out && sig->out[0].alias == TL_NEW)
+        r.output = traffic(ctx, r.output, &sig->out[0].shape, sig->out[0].dtype);
     tl_ledger_op(ctx, &r);
 }
 

@@ -64,7 +64,10 @@ tl_status tl_update_run(const tl_op *op, tl_tensor *grad, tl_tensor *param, tl_t
         ctx = states[i] ? states[i]->ctx : NULL;
     if (!ctx)
         return TL_ERR_ARGUMENT;
+    bool recording = ctx->recording;
+    ctx->recording = false; /* an update is no part of an expression, and a parameter is a leaf that wants a gradient */
     tl_status status = tl_run(ctx, op, in, n, attr, out, n - 1, site);
+    ctx->recording = recording;
     for (int i = 0; i < n - 1; i++)
         tl_release(out[i]); /* the caller has handles on all of these */
     return status;

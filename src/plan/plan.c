@@ -1,6 +1,8 @@
 /* The account of a run before it: two steps on meta, the second one read. */
 #include "plan/plan.h"
 
+#include "hw/assumptions.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -251,8 +253,8 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->model.assumed[i]);
     if (a && p->context_bytes)
         tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "%.2f GiB of device context outside tensors (0.45 to 0.9 GiB measured by others)",
-                     (double)p->context_bytes / 1073741824.0);
+                     "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
+                     (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
     tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are kept; loss full");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)
@@ -264,35 +266,14 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
 
 static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes; }
 
-/* Largest micro-batch that fits: two runs give a first guess, runs around it settle it. */
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
-    tl_plan_options probe = *o;
-    probe.find_max_micro_batch = false;
-    probe.global_batch = 0;
-    int64_t low = 0, high = 0; /* low fits, high does not */
-    if (p->fits)
-        low = o->micro_batch;
-    else
-        high = o->micro_batch;
-    if (p->usable_bytes <= 0 || (!p->fits && o->micro_batch == 1)) {
-        p->max_micro_batch = 0;
-        return TL_OK;
-    }
-    for (int i = 0; i < 48 && (high == 0 || high - low > 1); i++) {
-        tl_plan trial;
-        probe.micro_batch = high == 0 ? low * 2 : low + (high - low) / 2;
-        if (probe.micro_batch > (int64_t)1 << 30)
-            break;
-        tl_status status = tl_plan_make(&probe, &trial, error);
-        if (status != TL_OK)
-            return status;
-        if (trial.fits)
-            low = probe.micro_batch;
-        else
-            high = probe.micro_batch;
-    }
-    p->max_micro_batch = low;
-    return TL_OK;
+    tl_plan_largest found;
+    if (p->usable_bytes <= 0)
+        return TL_OK; /* unknown stays unknown */
+    tl_status status = tl_plan_find_largest(o, TL_PLAN_MICRO_BATCH, &found, error);
+    if (status == TL_OK)
+        p->max_micro_batch = found.value;
+    return status;
 }
 
 tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {

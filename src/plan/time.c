@@ -3,6 +3,8 @@
  * sum is a lower bound and says so. */
 #include "plan/plan.h"
 
+#include "hw/assumptions.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -41,9 +43,7 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int6
         return;
     *capacity = a->memory_bytes ? a->memory_bytes : a->label_bytes;
     int64_t visible = a->driver_bytes ? a->driver_bytes : *capacity;
-    /* What a process holds before its first tensor: 0.45 to 0.9 GiB on CUDA devices by others' measurements
-     * (formulas.md, "Outside torch"); the middle, labelled as an assumption wherever it is used. */
-    *context = (int64_t)675 << 20;
+    *context = TL_DEVICE_CONTEXT_BYTES;
     *usable = visible > *context ? visible - *context : 0;
 }
 
@@ -85,7 +85,11 @@ static double bandwidth_of(const tl_plan_options *o) {
 }
 
 static void note_time(const tl_plan_options *o, tl_plan *p) {
-    if (p->peak_flop_per_s <= 0)
+    if (p->peak_flop_per_s <= 0 && o->devices.here)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                     "time: the %s peak of this machine is unknown until `tally machine' has measured it",
+                     tl_precision_name(o->precision));
+    else if (p->peak_flop_per_s <= 0)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "time: the peak of this device in %s is not known",
                      tl_precision_name(o->precision));
     else if (o->mfu > 0)
@@ -107,8 +111,12 @@ static void whole_run(const tl_plan_options *o, tl_plan *p) {
     p->tokens_per_second = step_tokens / p->step_seconds;
     double model = tl_u128_double(o->causal ? p->per_step_causal : p->per_step);
     p->mfu = model / (p->step_seconds * p->peak_flop_per_s * (double)p->devices);
-    p->hfu = tl_u128_double(o->causal ? p->per_step_causal : p->hardware_per_step) /
-             (p->step_seconds * p->peak_flop_per_s * (double)p->devices);
+    /* Hardware FLOPs are all that was executed, whatever the convention of the model's. */
+    p->hfu = tl_u128_double(p->hardware_per_step) / (p->step_seconds * p->peak_flop_per_s * (double)p->devices);
+    if (p->hfu > 1)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "an HFU of %.2f cannot be: eager attention computes all T×T pairs, so this MFU is out of reach",
+                     p->hfu);
     if (o->tokens == 0)
         return;
     p->steps = tl_u128_double(o->tokens) / step_tokens;

@@ -117,6 +117,7 @@ static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void
         tl_scope_end(ctx);
         return status;
     }
+    (void)tl_dim_symbol(ctx, "A", tr->options.accumulation, "micro-batches of a step"); /* says where it is from */
     for (tl_repeat r = tl_repeat_begin(ctx, "A", tr->options.accumulation); tl_repeat_next(&r);) {
         status = micro_batch(tr, source, user, r.index, loss_sum);
         if (status != TL_OK)
@@ -152,10 +153,16 @@ static tl_status finish(tl_trainer *tr, double lr, tl_step_result *result) {
         if (norm && !tl_ctx_is_meta(ctx) && (status = tl_item(norm, &result->gradient_norm)) != TL_OK)
             return status;
     }
-    status = tl_optimizer_step(tr->optimizer, lr);
+    return tl_optimizer_step(tr->optimizer, lr);
+}
+
+/* Also after a failure: gradients of a step that did not happen must not be added to the next one's. */
+static void let_gradients_go(tl_trainer *tr) {
+    const tl_parameter *list;
+    int count = tl_net_parameters(tr->net, &list);
+    tl_tape_clear(tr->ctx);
     for (int i = 0; i < count; i++)
         tl_tensor_clear_grad(list[i].tensor);
-    return status;
 }
 
 tl_status tl_trainer_step(tl_trainer *tr, tl_batch_source *source, void *user, double lr, tl_step_result *result) {
@@ -170,6 +177,7 @@ tl_status tl_trainer_step(tl_trainer *tr, tl_batch_source *source, void *user, d
     tl_status status = all_micro_batches(tr, source, user, &loss_sum);
     if (status == TL_OK)
         status = finish(tr, lr, &local);
+    let_gradients_go(tr);
     tl_scope_end(ctx);
     local.loss = loss_sum / (double)tr->options.accumulation;
     if (result)

@@ -66,7 +66,7 @@ static void embedding_backward_strip(void *argument, int64_t task, int thread) {
     uint64_t zero = 0;
     for (int64_t v = 0; v < t->table.size[0]; v++)
         TL_K(convert)
-        (t->table.dtype, base + v * t->table.stride[0] * bytes, column, t->table.dtype, (char *)&zero, 0, n);
+    (t->table.dtype, base + v * t->table.stride[0] * bytes, column, t->table.dtype, (char *)&zero, 0, n);
     for (int64_t at = 0; at < t->rows.total; at++) {
         char *pointer[TL_MAX_IO];
         TL_K(walk_at)(&t->rows, at, pointer);

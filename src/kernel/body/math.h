@@ -2,6 +2,7 @@
  * alone, so that every instruction set gives the same bits and loops over them vectorise. Float polynomials are minimax
  * fits (Lawson's iteration, coefficients rounded to float) made for these intervals; double ones are Taylor series.
  *
+ * Polynomials are summed in pairs (Estrin) where the chain of one after the other would be what takes the time.
  * NaN in is NaN out everywhere; selections are written so that a NaN falls through.
  */
 #ifndef TALLY_KERNEL_BODY_MATH_H
@@ -34,27 +35,30 @@ TLM uint64_t tlm_bits64(double value) {
     return bits;
 }
 
+/* c ? a : b by masks. gcc would turn the plain form into a branch, specialise what follows for each side and, when it
+ * vectorises, compute a polynomial two or three times. (In double the plain form is the better one: SSE2 has no 64-bit masks.) */
+TLM float tlm_select(int c, float a, float b) {
+    uint32_t mask = 0u - (uint32_t)c;
+    return tlm_float((tlm_bits(a) & mask) | (tlm_bits(b) & ~mask));
+}
+
 /* ---- float ---- */
 
 /* e^(x + tail), tail a small correction: k = round(x/ln 2), r = x − k ln 2 in two pieces (Cody, Waite 1980),
  * e^r = 1 + r + r²·P(r), and 2^k in two factors so that subnormal results and overflow come out. */
 TLM float tlm_exp_tail(float x, float tail) {
-    float c = x < -104.0f ? -104.0f : x;
-    c = c > 89.0f ? 89.0f : c;
+    float c = tlm_select(x < -104.0f, -104.0f, x);
+    c = tlm_select(c > 89.0f, 89.0f, c);
     float shifted = c * 1.44269504f + 12582912.0f; /* 1.5·2^23: the sum's low bits are the rounded integer */
     float k = shifted - 12582912.0f;
     int32_t ki = (int32_t)(tlm_bits(shifted) - 0x4B400000u);
     float r = (c - k * 0.693359375f) - (k * -2.12194440e-4f - tail); /* ln 2 = 355/512 − 2.12194440e-4 */
-    float p = 1.3951717e-03f;
-    p = p * r + 8.369599e-03f;
-    p = p * r + 4.1666187e-02f;
-    p = p * r + 1.6666512e-01f;
-    p = p * r + 0.5f;
-    float e = 1.0f + (r + r * r * p);
+    float z = r * r;
+    float p = (0.5f + 1.6666512e-01f * r) + z * ((4.1666187e-02f + 8.369599e-03f * r) + z * 1.3951717e-03f);
+    float e = 1.0f + (r + z * p);
     int32_t half = ki >> 1;
     float low = tlm_float((uint32_t)(half + 127) << 23), high = tlm_float((uint32_t)(ki - half + 127) << 23);
-    float y = e * low * high;
-    return x == x ? y : x;
+    return tlm_select(x == x, e * low * high, x);
 }
 TLM float tlm_exp(float x) { return tlm_exp_tail(x, 0.0f); }
 
@@ -92,60 +96,49 @@ TLM float tlm_tanh(float x) {
     p = p * z + -3.333333e-01f;
     float near = x + x * z * p;
     float far = 1.0f - 2.0f / (tlm_exp(2.0f * a) + 1.0f);
-    far = x < 0 ? -far : far;
-    return a < 0.625f ? near : x == x ? far : x;
+    far = tlm_select(x < 0, -far, far);
+    return tlm_select(a < 0.625f, near, far);
 }
 
 /* The upper tail of the normal distribution, Q(t) = 1 − Φ(t) for t ≥ 0, and e^(−t²/2) on the way: Q = e^(−t²/2)·R(u) with
  * u = (t − 4)/(t + 4), R fitted for t up to 14.5 where Q leaves the floats. t² is split so that its rounding does not
  * grow through exp. */
 TLM float tlm_normal_tail(float t, float *gauss) {
-    float c = t < 14.5f ? t : 14.5f;
+    float c = tlm_select(t < 14.5f, t, 14.5f);
     float head = tlm_float(tlm_bits(c) & 0xFFFFF000u);
     float rest = (c - head) * (c + head);
     float e = tlm_exp_tail(-0.5f * (head * head), -0.5f * rest);
     float u = (c - 4.0f) / (c + 4.0f);
-    float p = -6.528484e-05f;
-    p = p * u + -1.6782574e-04f;
-    p = p * u + 6.577629e-04f;
-    p = p * u + 5.025514e-04f;
-    p = p * u + -8.497917e-03f;
-    p = p * u + 3.08655e-02f;
-    p = p * u + -7.170674e-02f;
-    p = p * u + 1.243792e-01f;
-    p = p * u + -1.7039774e-01f;
-    p = p * u + 9.441064e-02f;
-    *gauss = t < 14.5f ? e : 0.0f;
-    return t < 14.5f ? e * p : 0.0f;
+    float z = u * u, z2 = z * z;
+    float low = (9.441064e-02f + -1.7039774e-01f * u) + z * (1.243792e-01f + -7.170674e-02f * u);
+    float mid = (3.08655e-02f + -8.497917e-03f * u) + z * (5.025514e-04f + 6.577629e-04f * u);
+    float p = low + z2 * (mid + z2 * (-1.6782574e-04f + -6.528484e-05f * u));
+    *gauss = tlm_select(t < 14.5f, e, 0.0f);
+    return tlm_select(t < 14.5f, e * p, 0.0f);
 }
 
 /* Φ(x) = ½ + x·P(x²) for |x| ≤ 1 */
 TLM float tlm_normal_near(float x) {
     float z = x * x;
-    float p = 5.143479e-07f;
-    p = p * z + -9.204696e-06f;
-    p = p * z + 1.15241564e-04f;
-    p = p * z + -1.1872475e-03f;
-    p = p * z + 9.973541e-03f;
-    p = p * z + -6.649038e-02f;
-    p = p * z + 3.989423e-01f;
+    float low = (3.989423e-01f + -6.649038e-02f * z) + z * z * (9.973541e-03f + -1.1872475e-03f * z);
+    float p = low + (z * z) * (z * z) * ((1.15241564e-04f + -9.204696e-06f * z) + z * z * 5.143479e-07f);
     return 0.5f + x * p;
 }
 
 /* GELU, Hendrycks and Gimpel 2016: x·Φ(x). The negative side through Q keeps its relative accuracy. */
 TLM float tlm_gelu_erf(float x) {
     float a = x < 0 ? -x : x, gauss, q = x * tlm_normal_tail(a, &gauss);
-    float near = x * tlm_normal_near(x), far = x < 0 ? q : x - q;
-    far = x < -14.5f ? -0.0f : far;
-    return a < 1.0f ? near : far;
+    float near = x * tlm_normal_near(x), far = tlm_select(x < 0, q, x - q);
+    far = tlm_select(x < -14.5f, -0.0f, far);
+    return tlm_select(a < 0.75f, near, far);
 }
 /* Φ(x) + x·φ(x) */
 TLM float tlm_gelu_erf_slope(float x) {
     float a = x < 0 ? -x : x, gauss, q = tlm_normal_tail(a, &gauss);
-    float density = a < 14.5f ? x * gauss * 0.39894228f : 0.0f;
-    float far = x < 0 ? q : 1.0f - q;
-    float slope = (a < 1.0f ? tlm_normal_near(x) : far) + density;
-    return x == x ? slope : x;
+    float density = tlm_select(a < 14.5f, x * gauss * 0.39894228f, 0.0f);
+    float far = tlm_select(x < 0, q, 1.0f - q);
+    float slope = tlm_select(a < 0.75f, tlm_normal_near(x), far) + density;
+    return tlm_select(x == x, slope, x);
 }
 
 /* s = 1/(1 + e^−x); *rest = 1 − s, for x > 0 as e^−x·s, which does not cancel */

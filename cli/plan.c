@@ -1,0 +1,118 @@
+/* cli/plan.c: tally plan, the whole account of a run before it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan_account.h"
+
+enum { OWN_CLIP };
+
+static const struct argp_option own_options[] = {
+    {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
+    {0},
+};
+
+/* A search plans about ten times; beyond this many allocations a step that would be felt. */
+#define QUICK_ALLOCATIONS 3000
+
+static int read_clip(const tl_cli *cli, tl_request *r) {
+    tl_error error = {TL_OK, ""};
+    if (!cli->own[OWN_CLIP])
+        return TL_EXIT_OK;
+    if (tl_parse_number(cli->own[OWN_CLIP], 0, 1e30, &r->options.clip, &error) != TL_OK)
+        return tl_usage(cli, "--clip: %s", error.message);
+    if (r->options.clip <= 0)
+        return tl_usage(cli, "--clip %s: the norm is more than 0; without --clip there is no clipping",
+                        cli->own[OWN_CLIP]);
+    return TL_EXIT_OK;
+}
+
+static int check_layout(const tl_cli *cli, const tl_request *r) {
+    if (tl_given(cli, TL_OPTION_DP) && cli->options.at[TL_OPTION_DP].size != r->options.devices.count)
+        return tl_usage(cli, "--dp %s on %lld device%s: this build is plain data parallel over all devices; --dp %lld",
+                        cli->options.at[TL_OPTION_DP].text, (long long)r->options.devices.count,
+                        r->options.devices.count == 1 ? "" : "s", (long long)r->options.devices.count);
+    return TL_EXIT_OK;
+}
+
+static int make(const tl_cli *cli, tl_account *a) {
+    tl_error error = {TL_OK, ""};
+    tl_plan_options *o = &a->request.options;
+    if (tl_plan_make(o, &a->plan, &error) != TL_OK)
+        return tl_failed(cli, &error);
+    if (tl_account_exceeds(a)) {
+        if (tl_plan_advise(o, &a->plan, &a->advice, &error) != TL_OK)
+            return tl_failed(cli, &error);
+    } else if (a->plan.usable_bytes > 0 && a->plan.allocations <= QUICK_ALLOCATIONS) {
+        tl_plan_largest largest;
+        if (tl_plan_find_largest(o, TL_PLAN_MICRO_BATCH, &largest, &error) != TL_OK)
+            return tl_failed(cli, &error);
+        a->plan.max_micro_batch = largest.value;
+    }
+    return TL_EXIT_OK;
+}
+
+static int print(const tl_cli *cli, const tl_account *a) {
+    switch (cli->format) {
+    case TL_FORMAT_JSON:
+        return tl_account_json(cli, a);
+    case TL_FORMAT_MD:
+    case TL_FORMAT_CSV:
+        return tl_account_table(cli, a);
+    case TL_FORMAT_TABLE:
+        break;
+    }
+    return tl_account_page(cli, a);
+}
+
+static int run(tl_cli *cli) {
+    tl_account *a = calloc(1, sizeof *a);
+    if (!a) {
+        tl_say(cli, "out of memory");
+        return TL_EXIT_FAILED;
+    }
+    int status = tl_request_devices(cli, &a->request);
+    a->model = cli->arguments[0];
+    if (status == TL_EXIT_OK)
+        status = tl_request_model(cli, a->model, &a->request);
+    if (status == TL_EXIT_OK)
+        status = read_clip(cli, &a->request);
+    if (status == TL_EXIT_OK)
+        status = check_layout(cli, &a->request);
+    if (status == TL_EXIT_OK)
+        status = make(cli, a);
+    if (status == TL_EXIT_OK) {
+        tl_request_peak_hint(cli, &a->request);
+        tl_request_text(cli, &a->request, "plan", a->model, a->command, sizeof a->command);
+        status = print(cli, a);
+    }
+    if (status == TL_EXIT_OK && tl_account_exceeds(a))
+        status = TL_EXIT_VIOLATED;
+    free(a);
+    return status;
+}
+
+const tl_verb tl_verb_plan = {
+    .name = "plan",
+    .summary = "the whole account of a run: memory, FLOPs, time, cost, what limits it",
+    .group = TL_GROUP_BEFORE,
+    .arguments = "MODEL",
+    .words = NULL,
+    .details = "The model's own code runs for two training steps on a device that has sizes and no\n"
+               "bytes; the second is the account. Where it does not fit the account is printed all\n"
+               "the same, with what would make it fit, and the exit status is 3.\n\n"
+               "  tally plan gpt2 -g A100-80G --micro-batch 8\n"
+               "  tally plan llama-3-8b -g 8xH100 --seq 8192 -t 1T --mfu 0.4\n"
+               "  tally plan ./config.json            (on this machine)",
+    .takes = TL_TAKES(GPUS) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(TOKENS) |
+             TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(MFU) | TL_TAKES(PEAK) |
+             TL_TAKES(PRICE) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(RECOMPUTE) | TL_TAKES(ENGINE) |
+             TL_TAKES(ZERO) | TL_TAKES(TP) | TL_TAKES(PP) | TL_TAKES(VPP) | TL_TAKES(CP) | TL_TAKES(EP) | TL_TAKES(DP),
+    .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
+                                 TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) |
+                                 TL_DOES(TL_CHOICE_OPTIM_NONE),
+             [TL_OPTION_DP] = UINT32_MAX},
+    .own = own_options,
+    .min_arguments = 1,
+    .max_arguments = 1,
+    .run = run,
+};

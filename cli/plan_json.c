@@ -1,0 +1,277 @@
+/* cli/plan_json.c: the plan object of schema tally/1, and the table of categories. */
+#include <string.h>
+
+#include "plan_account.h"
+
+static const char *const category_about[TL_CATEGORY_COUNT] = {
+    [TL_PARAM] = "weights",
+    [TL_GRAD] = "gradients",
+    [TL_MASTER] = "fp32 copies",
+    [TL_OPTIM] = "optimizer states",
+    [TL_SAVED] = "kept for backward",
+    [TL_WORK] = "temporaries",
+    [TL_CACHE] = "caches",
+    [TL_DATA] = "tokens",
+    [TL_COMM] = "communication",
+};
+
+int tl_account_table(const tl_cli *cli, const tl_account *a) {
+    static const tl_column columns[] = {
+        {"category", "category", false, false, false},
+        {"peak_bytes", "bytes at peak", true, false, false},
+        {"peak_size", NULL, true, false, false},
+        {"share", "share", true, false, false},
+        {"high_bytes", "own high water", true, false, false},
+        {"what", "what it is", false, false, false},
+    };
+    static const tl_column people[] = {
+        {"category", "category", false, false, false},  {"peak_bytes", "bytes at the peak", true, false, false},
+        {"peak_size", "size", true, false, false},      {"share", "share", true, false, false},
+        {"high_bytes", "own high", true, false, false}, {"what", "what it is", false, false, false},
+    };
+    const tl_plan *p = &a->plan;
+    char text[TL_TEXT], exact[TL_TEXT];
+    bool raw = cli->format == TL_FORMAT_CSV;
+    tl_grid *grid = tl_grid_new(raw ? columns : people, 6);
+    for (int c = 0; c <= TL_CATEGORY_COUNT; c++) {
+        bool total = c == TL_CATEGORY_COUNT;
+        int64_t bytes = total ? p->peak.bytes : p->peak.by_category[c], high = total ? p->peak.bytes : p->high[c];
+        double share = p->peak.bytes > 0 ? (double)bytes / (double)p->peak.bytes : 0;
+        if ((total && raw) || (!raw && bytes == 0 && high == 0))
+            continue;
+        tl_grid_string(grid, total ? "total" : tl_category_name((tl_category)c), NULL);
+        tl_grid_integer(grid, bytes, tl_text_grouped((tl_u128)bytes, exact));
+        tl_text_bytes((double)bytes, cli->units, text);
+        tl_grid_string(grid, text, NULL);
+        snprintf(text, sizeof text, "%.1f %%", share * 100);
+        tl_grid_real(grid, share, text);
+        if (total)
+            tl_grid_null(grid);
+        else
+            tl_grid_integer(grid, high, tl_text_bytes((double)high, cli->units, text));
+        tl_grid_string(grid, total ? "live at once, the largest" : category_about[c], NULL);
+    }
+    int status = tl_grid_print(cli, grid, "categories");
+    tl_grid_free(grid);
+    return status;
+}
+
+static void put_categories(tl_json *json, const char *key, const int64_t bytes[TL_CATEGORY_COUNT]) {
+    tl_json_key(json, key);
+    tl_json_object(json);
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
+        tl_json_put_integer(json, tl_category_name((tl_category)c), bytes[c]);
+    tl_json_end(json);
+}
+
+static void put_model(tl_json *json, const tl_account *a) {
+    const tl_parameter_count *count = &a->plan.parameters;
+    tl_json_key(json, "model");
+    tl_json_object(json);
+    tl_json_put_string(json, "name", a->request.options.model.name);
+    tl_json_put_integer(json, "parameters", count->unique);
+    tl_json_put_integer(json, "parameters_active", count->unique); /* dense families: all of them */
+    tl_json_put_integer(json, "parameters_non_embedding", count->non_embedding);
+    tl_json_end(json);
+}
+
+static void put_flops(tl_json *json, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    bool causal = a->request.options.causal;
+    tl_json_key(json, "flops");
+    tl_json_object(json);
+    tl_json_put_unsigned(json, "forward_per_token", causal ? p->forward_per_token_causal : p->forward_per_token);
+    tl_json_put_unsigned(json, "per_token", causal ? p->per_token_causal : p->per_token);
+    tl_json_put_unsigned(json, "per_step", causal ? p->per_step_causal : p->per_step);
+    tl_json_put_unsigned(json, "hardware_per_step", p->hardware_per_step);
+    tl_json_put_string(json, "attention", causal ? "causal" : "full");
+    tl_json_put_string(json, "convention",
+                       causal
+                           ? "matmul FLOPs, 2 a multiply-add; attention over T(T+1)/2 pairs; forward + backward once"
+                           : "matmul FLOPs, 2 a multiply-add; attention over all T*T pairs; forward + backward once");
+    tl_json_put_unsigned(json, "per_step_full", p->per_step);
+    tl_json_put_unsigned(json, "per_step_causal", p->per_step_causal);
+    tl_json_put_unsigned(json, "arithmetic_per_step", p->arithmetic_per_step);
+    tl_json_put_unsigned(json, "special_per_step", p->special_per_step);
+    tl_json_end(json);
+}
+
+static void put_top(tl_json *json, const tl_plan *p) {
+    tl_json_key(json, "top");
+    tl_json_array(json);
+    for (int i = 0; i < p->n_top; i++) {
+        tl_json_object(json);
+        tl_json_put_string(json, "module", p->top[i].module);
+        tl_json_put_string(json, "op", p->top[i].op);
+        tl_json_put_string(json, "category", tl_category_name(p->top[i].category));
+        tl_json_put_integer(json, "bytes", p->top[i].bytes);
+        tl_json_put_integer(json, "count", p->top[i].count);
+        tl_json_end(json);
+    }
+    tl_json_end(json);
+}
+
+static void put_memory(tl_json *json, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    tl_json_key(json, "memory");
+    tl_json_object(json);
+    tl_json_put_string(json, "device", a->request.device);
+    if (p->capacity_bytes > 0) {
+        tl_json_put_integer(json, "capacity_bytes", p->capacity_bytes);
+        tl_json_put_integer(json, "usable_bytes", p->usable_bytes);
+        tl_json_put_boolean(json, "fits", p->fits);
+    }
+    tl_json_put_integer(json, "peak_bytes", p->peak.bytes);
+    tl_json_put_string(json, "peak_phase", tl_phase_name(p->peak.phase));
+    tl_json_put_string(json, "peak_module", p->peak.module);
+    tl_json_put_string(json, "peak_op", p->peak.op);
+    tl_json_put_string(json, "peak_site", p->peak.site);
+    tl_json_put_string(json, "runner_up_phase", tl_phase_name(p->runner_up));
+    tl_json_put_integer(json, "arena_bytes", p->arena_bytes);
+    put_categories(json, "by_category", p->peak.by_category);
+    put_categories(json, "high_by_category", p->high);
+    tl_json_key(json, "by_phase");
+    tl_json_object(json);
+    tl_json_put_integer(json, tl_phase_name(TL_PHASE_INIT), p->init.bytes);
+    for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP; phase++)
+        tl_json_put_integer(json, tl_phase_name((tl_phase)phase), p->step[phase].bytes);
+    tl_json_end(json);
+    tl_json_key(json, "outside");
+    tl_json_object(json);
+    if (p->context_bytes > 0)
+        tl_json_put_integer(json, "context", p->context_bytes);
+    tl_json_end(json);
+    tl_json_key(json, "stages");
+    tl_json_array(json);
+    tl_json_object(json);
+    tl_json_put_integer(json, "stage", 0);
+    tl_json_put_integer(json, "peak_bytes", p->peak.bytes);
+    tl_json_put_integer(json, "arena_bytes", p->arena_bytes);
+    tl_json_end(json);
+    tl_json_end(json);
+    if (p->max_micro_batch >= 0)
+        tl_json_put_integer(json, "max_micro_batch", p->max_micro_batch);
+    tl_json_put_integer(json, "allocations_per_step", p->allocations);
+    put_top(json, p);
+    tl_json_end(json);
+}
+
+static void put_layout(tl_json *json, const tl_account *a) {
+    static const char *const ones[] = {"tp", "pp", "vpp", "cp", "ep"};
+    const tl_plan *p = &a->plan;
+    tl_json_key(json, "layout");
+    tl_json_object(json);
+    tl_json_put_integer(json, "devices", p->devices);
+    for (size_t i = 0; i < sizeof ones / sizeof ones[0]; i++)
+        tl_json_put_integer(json, ones[i], 1);
+    tl_json_put_integer(json, "dp", p->devices);
+    tl_json_put_integer(json, "zero", 0);
+    tl_json_put_integer(json, "micro_batch", p->micro_batch);
+    tl_json_put_integer(json, "global_batch", p->global_batch);
+    if (a->request.options.model.family != TL_FAMILY_CRUNCHER)
+        tl_json_put_integer(json, "seq", p->seq);
+    tl_json_put_integer(json, "accumulation", p->accumulation);
+    tl_json_put_string(json, "precision", tl_precision_name(a->request.options.precision));
+    tl_json_put_string(json, "optim", tl_optimizer_name(a->request.options.optimizer.kind));
+    tl_json_end(json);
+}
+
+static void put_time(tl_json *json, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    if (p->step_seconds <= 0)
+        return;
+    tl_json_key(json, "time");
+    tl_json_object(json);
+    tl_json_put_real(json, "step_seconds", p->step_seconds);
+    tl_json_put_real(json, "tokens_per_second", p->tokens_per_second);
+    tl_json_put_real(json, "mfu", p->mfu);
+    tl_json_put_real(json, "hfu", p->hfu);
+    if (p->total_seconds > 0) {
+        tl_json_put_real(json, "steps", p->steps);
+        tl_json_put_real(json, "total_seconds", p->total_seconds);
+    }
+    tl_json_put_string(json, "bound", tl_bound_name(p->bound));
+    tl_json_put_string(json, "basis",
+                       a->request.options.mfu > 0 ? "mfu as given"
+                       : p->measured_rates        ? "measured rates"
+                                                  : "roofline: a lower bound");
+    tl_json_put_real(json, "roofline_seconds", p->roofline_seconds);
+    tl_json_put_real(json, "peak_flop_per_s", p->peak_flop_per_s);
+    tl_json_put_string(json, "peak_source", p->peak_source);
+    tl_json_key(json, "parts");
+    tl_json_object(json);
+    tl_json_put_real(json, "compute", p->compute_seconds);
+    tl_json_put_real(json, "memory", p->memory_seconds);
+    tl_json_put_real(json, "communication", p->communication_seconds);
+    tl_json_end(json);
+    tl_json_put_unsigned(json, "sent_bytes_per_device_step", p->sent_per_step);
+    tl_json_end(json);
+    if (p->total_seconds <= 0)
+        return;
+    tl_json_key(json, "cost");
+    tl_json_object(json);
+    tl_json_put_real(json, "device_hours", p->device_hours);
+    tl_json_put_string(json, "currency", "USD");
+    tl_json_put_real(json, "amount", p->amount);
+    tl_json_end(json);
+}
+
+static void put_suggestions(tl_json *json, const tl_account *a) {
+    tl_json_key(json, "suggestions");
+    tl_json_array(json);
+    for (int i = 0; i < a->advice.count; i++) {
+        const tl_plan_suggestion *s = &a->advice.list[i];
+        tl_json_object(json);
+        tl_json_put_string(json, "change", s->change);
+        tl_json_put_integer(json, "peak_bytes", s->peak_bytes);
+        if (s->step_seconds > 0)
+            tl_json_put_real(json, "step_seconds", s->step_seconds);
+        tl_json_put_integer(json, "arena_bytes", s->bytes);
+        tl_json_put_boolean(json, "fits", s->fits);
+        tl_json_put_string(json, "effect", s->effect);
+        tl_json_end(json);
+    }
+    tl_json_end(json);
+    if (!tl_account_exceeds(a))
+        return;
+    tl_json_put_integer(json, "over_bytes", a->plan.arena_bytes - a->plan.usable_bytes);
+    tl_json_put_integer(json, "state_bytes", a->advice.state_bytes);
+    tl_json_put_boolean(json, "state_alone_exceeds", a->advice.state_exceeds);
+}
+
+static void put_notes(tl_json *json, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    const tl_notes *defaults = &a->request.defaults;
+    tl_json_key(json, "assumptions");
+    tl_json_array(json);
+    for (int i = 0; i < defaults->n; i++)
+        tl_json_string(json, defaults->text[i]);
+    for (int i = 0; i < p->n_assumptions; i++)
+        tl_json_string(json, p->assumptions[i]);
+    tl_json_end(json);
+    tl_json_key(json, "leaves_out");
+    tl_json_array(json);
+    for (int i = 0; i < p->n_leaves_out; i++)
+        tl_json_string(json, p->leaves_out[i]);
+    tl_json_string(json, "memory.host_bytes and memory.outside.allocator: not known before a run");
+    if (p->max_micro_batch < 0)
+        tl_json_string(json, "memory.max_micro_batch: `tally fit batch' finds it");
+    if (p->total_seconds <= 0)
+        tl_json_string(json, "time.total_seconds and cost: need --tokens and a known step time");
+    tl_json_end(json);
+}
+
+int tl_account_json(const tl_cli *cli, const tl_account *a) {
+    tl_json *json = tl_cli_json_open(cli);
+    if (!json)
+        return TL_EXIT_FAILED;
+    put_model(json, a);
+    put_flops(json, a);
+    put_memory(json, a);
+    put_layout(json, a);
+    put_time(json, a);
+    put_suggestions(json, a);
+    put_notes(json, a);
+    tl_json_put_string(json, "command", a->command);
+    return tl_cli_json_close(cli, json);
+}

@@ -1,0 +1,307 @@
+/* cli/plan_report.c: the page of tally plan, for people. */
+#include <string.h>
+
+#include "plan_account.h"
+
+static char *bytes_text(const tl_cli *cli, int64_t bytes, char buffer[TL_TEXT]) {
+    return tl_text_bytes((double)bytes, cli->units, buffer);
+}
+
+static char *u128_grouped(tl_u128 value, char buffer[TL_TEXT]) { return tl_text_grouped(value, buffer); }
+
+/* Of a moment: weights, gradients, copies and states against what activations take. */
+static int64_t state_at_peak(const tl_plan *p) {
+    return p->peak.by_category[TL_PARAM] + p->peak.by_category[TL_GRAD] + p->peak.by_category[TL_MASTER] +
+           p->peak.by_category[TL_OPTIM];
+}
+
+static void out_answer(const tl_cli *cli, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    char need[TL_TEXT], has[TL_TEXT], rest[TL_TEXT], line[200], about[200];
+    bytes_text(cli, p->arena_bytes, need), bytes_text(cli, p->usable_bytes, has);
+    const char *each = p->devices > 1 ? "each " : "";
+    if (p->usable_bytes <= 0) {
+        snprintf(line, sizeof line, "needs %s", need);
+        snprintf(about, sizeof about, "(the memory of %s is not known)", a->request.device);
+        tl_out_answer(cli, line, about);
+        return;
+    }
+    double percent = (double)p->arena_bytes / (double)p->usable_bytes * 100;
+    if (p->fits) {
+        snprintf(line, sizeof line, "fits: needs %s of %s usable", need, has);
+        snprintf(about, sizeof about, "(%.*f %%; %s%s)", percent < 10 ? 1 : 0, percent, each, a->request.device);
+    } else {
+        snprintf(line, sizeof line, "does not fit: needs %s, has %s usable", need, has);
+        bytes_text(cli, p->arena_bytes - p->usable_bytes, rest);
+        snprintf(about, sizeof about, "(%s over; %s%s)", rest, each, a->request.device);
+    }
+    tl_out_answer(cli, line, about);
+}
+
+static void out_model(const tl_cli *cli, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    const tl_plan_options *o = &a->request.options;
+    char count[TL_TEXT], more[TL_TEXT], seq[TL_TEXT + 16] = "";
+    tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s", o->model.name,
+                u128_grouped((tl_u128)p->parameters.unique, count),
+                u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "");
+    if (o->model.family != TL_FAMILY_CRUNCHER)
+        snprintf(seq, sizeof seq, " of %s tokens", tl_text_grouped((tl_u128)p->seq, more));
+    tl_out_item(cli, "run",
+                "%lld sequence%s%s at once, %lld micro-batch%s a step, %lld device%s: global batch %s; %s, %s",
+                (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", seq, (long long)p->accumulation,
+                p->accumulation == 1 ? "" : "es", (long long)p->devices,
+                p->devices == 1 ? "" : "s (plain data parallel)", tl_text_grouped((tl_u128)p->global_batch, count),
+                tl_option_choice(cli, TL_OPTION_PRECISION), tl_option_choice(cli, TL_OPTION_OPTIM));
+}
+
+static void out_peak(const tl_cli *cli, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    char state[TL_TEXT], rest[TL_TEXT], count[TL_TEXT], runner[TL_TEXT], each[TL_TEXT];
+    int64_t all = p->high[TL_PARAM] + p->high[TL_GRAD] + p->high[TL_MASTER] + p->high[TL_OPTIM];
+    tl_text_plain((double)all / (double)p->parameters.unique, 2, each);
+    tl_out_item(cli, "state", "%s = %s B × %s parameters | at the peak: state %s, activations and the rest %s",
+                bytes_text(cli, all, state), each, tl_text_count((double)p->parameters.unique, count),
+                bytes_text(cli, state_at_peak(p), runner), bytes_text(cli, p->peak.bytes - state_at_peak(p), rest));
+    tl_out_item(cli, "peak at", "%s, %s, %s%s%s%s; runner-up: %s, %s", tl_phase_name(p->peak.phase),
+                p->peak.module[0] ? p->peak.module : "no module", p->peak.op, p->peak.site[0] ? " (" : "", p->peak.site,
+                p->peak.site[0] ? ")" : "", tl_phase_name(p->runner_up),
+                bytes_text(cli, p->step[p->runner_up].bytes, runner));
+}
+
+static void out_phases(const tl_cli *cli, const tl_plan *p) {
+    char text[512], size[TL_TEXT];
+    int n = snprintf(text, sizeof text, "init %s", bytes_text(cli, p->init.bytes, size));
+    for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP && n > 0 && n < (int)sizeof text; phase++)
+        n += snprintf(text + n, sizeof text - (size_t)n, " | %s %s", tl_phase_name((tl_phase)phase),
+                      bytes_text(cli, p->step[phase].bytes, size));
+    tl_out_item(cli, "phases", "%s", text);
+    bytes_text(cli, p->arena_bytes, size);
+    char over[TL_TEXT];
+    tl_out_item(cli, "arena", "%s: the peak and %s of alignment and fragmentation; %lld allocations a step", size,
+                bytes_text(cli, p->arena_bytes - p->peak.bytes, over), (long long)p->allocations);
+}
+
+static void out_top(const tl_cli *cli, const tl_plan *p) {
+    static const tl_column columns[] = {
+        {"bytes", "size", true, false, false},    {"share", "share", true, false, false},
+        {"count", "tensors", true, false, false}, {"module", "held by", false, false, false},
+        {"op", "made by", false, false, false},   {"category", "category", false, false, false},
+    };
+    char text[TL_TEXT];
+    tl_grid *grid = tl_grid_new(columns, 6);
+    for (int i = 0; i < p->n_top && i < 6; i++) {
+        const tl_plan_holder *h = &p->top[i];
+        double share = (double)h->bytes / (double)p->peak.bytes;
+        tl_grid_integer(grid, h->bytes, bytes_text(cli, h->bytes, text));
+        snprintf(text, sizeof text, "%.1f %%", share * 100);
+        tl_grid_real(grid, share, text);
+        tl_grid_integer(grid, h->count, NULL);
+        tl_grid_string(grid, h->module[0] ? h->module : "the model", NULL);
+        tl_grid_string(grid, h->op[0] ? h->op : "-", NULL);
+        tl_grid_string(grid, tl_category_name(h->category), NULL);
+    }
+    tl_grid_print(cli, grid, "top");
+    tl_grid_free(grid);
+}
+
+static void out_flops(const tl_cli *cli, const tl_account *a) {
+    static const tl_column columns[] = {
+        {"attention", "matmul FLOPs, attention", false, false, false},
+        {"forward", "forward", true, false, false},
+        {"both", "+ backward", true, false, false},
+        {"ratio", "a parameter", true, false, false},
+        {"step", "a step", true, false, false},
+    };
+    static const tl_column samples[] = {
+        {"attention", "matmul FLOPs", false, false, false},
+        {"forward", "forward", true, false, false},
+        {"both", "+ backward", true, false, false},
+        {"ratio", "a parameter", true, false, false},
+        {"step", "a step", true, false, false},
+    };
+    const tl_plan *p = &a->plan;
+    bool tokens = a->request.options.model.family != TL_FAMILY_CRUNCHER, causal = a->request.options.causal;
+    char text[TL_TEXT], line[TL_TEXT + 16];
+    tl_grid *grid = tl_grid_new(tokens ? columns : samples, 5);
+    for (int i = 0; i < (tokens ? 2 : 1); i++) {
+        tl_u128 forward = i ? p->forward_per_token_causal : p->forward_per_token;
+        tl_u128 both = i ? p->per_token_causal : p->per_token;
+        snprintf(line, sizeof line, "%s%s",
+                 i        ? "causal, T(T+1)/2 pairs"
+                 : tokens ? "full, T² pairs"
+                          : "all",
+                 tokens && causal == (i == 1) ? " *" : "");
+        tl_grid_string(grid, line, NULL);
+        snprintf(line, sizeof line, "%s%s", tl_text_count(tl_u128_double(forward), text),
+                 tokens ? "/token" : "/sample");
+        tl_grid_unsigned(grid, forward, line);
+        snprintf(line, sizeof line, "%s%s", tl_text_count(tl_u128_double(both), text), tokens ? "/token" : "/sample");
+        tl_grid_unsigned(grid, both, line);
+        double ratio = tl_u128_double(both) / (double)p->parameters.unique;
+        tl_grid_real(grid, ratio, tl_text_plain(ratio, 2, text));
+        tl_u128 step = i ? p->per_step_causal : p->per_step;
+        tl_grid_unsigned(grid, step, tl_text_flops(tl_u128_double(step), text));
+    }
+    tl_grid_print(cli, grid, "flops");
+    tl_grid_free(grid);
+    if (tokens)
+        tl_out(cli, "* counted in MFU; arithmetic and calls of exp, tanh … are counted apart (--json)\n");
+    tl_out(cli, "\n");
+}
+
+static void out_time(const tl_cli *cli, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    const tl_plan_options *o = &a->request.options;
+    char step[TL_TEXT], rate[TL_TEXT], peak[TL_TEXT], c[TL_TEXT], m[TL_TEXT], s[TL_TEXT], count[TL_TEXT];
+    if (p->step_seconds <= 0)
+        return;
+    tl_text_duration(p->step_seconds, step), tl_text_count(p->tokens_per_second, rate);
+    tl_out_item(cli, "time", "%s a step%s, %s %s/s", step,
+                o->mfu > 0          ? " at this MFU"
+                : p->measured_rates ? " at the rates measured here"
+                                    : " at the least (roofline)",
+                rate, o->model.family == TL_FAMILY_CRUNCHER ? "samples" : "tokens");
+    tl_text_rate(p->peak_flop_per_s, peak);
+    size_t source = strcspn(p->peak_source, ";"); /* the vendor's own comes first */
+    bool bound = o->mfu <= 0 && !p->measured_rates;
+    tl_out_item(cli, "MFU", "%s%.3f (%s attention; HFU %.3f) of %s, %s%.*s", bound ? "at most " : "", p->mfu,
+                o->causal ? "causal" : "full", p->hfu, peak, o->peak > 0 ? "dense as far as we know, " : "",
+                (int)source, p->peak_source);
+    tl_text_duration(p->compute_seconds, c), tl_text_duration(p->memory_seconds, m);
+    tl_out_item(cli, "bound", "%s: ops bound by compute %s, by memory %s%s%s", tl_bound_name(p->bound), c, m,
+                p->communication_seconds > 0 ? ", communication " : "",
+                p->communication_seconds > 0 ? tl_text_duration(p->communication_seconds, s) : "");
+    if (p->total_seconds <= 0)
+        return;
+    char hours[TL_TEXT], money[TL_TEXT], price[TL_TEXT];
+    tl_text_duration(p->total_seconds, step), tl_text_count(p->device_hours, hours);
+    tl_text_money(p->amount, money), tl_text_money(o->price, price), tl_text_count(p->steps, count);
+    tl_out_item(cli, "whole run", "%s   (%s steps; %s device-hours; %s at %s/h)", step, count, hours, money, price);
+}
+
+static void out_missing(const tl_cli *cli, const tl_account *a) {
+    static const char *const words[TL_CATEGORY_COUNT] = {
+        "weights",     "gradients", "fp32 copies", "optimizer states", "activations kept for backward",
+        "temporaries", "caches",    "data",        "communication"};
+    const tl_plan *p = &a->plan;
+    const tl_plan_advice *advice = &a->advice;
+    char over[TL_TEXT], size[TL_TEXT], usable[TL_TEXT];
+    int largest = 0;
+    for (int c = 1; c < TL_CATEGORY_COUNT; c++)
+        if (p->peak.by_category[c] > p->peak.by_category[largest])
+            largest = c;
+    tl_text_grouped((tl_u128)(p->arena_bytes - p->usable_bytes), over);
+    tl_out_item(cli, "missing", "%s bytes; the largest part is %s: %s at the peak", over, words[largest],
+                bytes_text(cli, p->peak.by_category[largest], size));
+    bytes_text(cli, advice->state_bytes, size), bytes_text(cli, p->usable_bytes, usable);
+    if (advice->state_exceeds) {
+        char lean[TL_TEXT];
+        int64_t devices = advice->state_bytes / p->usable_bytes + (advice->state_bytes % p->usable_bytes != 0);
+        tl_out_item(
+            cli, "",
+            "the state alone, %s, exceeds the %s of a device, and so does the leanest this build knows (bf16, "
+            "sgd: %s): no single-device option helps. Sharded, the state would fill %s of them; ZeRO and tensor "
+            "parallelism come with a later version",
+            size, usable, bytes_text(cli, advice->leanest_bytes, lean), tl_text_grouped((tl_u128)devices, over));
+    }
+}
+
+static void out_advice(const tl_cli *cli, const tl_account *a) {
+    static const tl_column columns[] = {
+        {"rank", "", true, false, false},       {"change", "change", false, false, false},
+        {"arena", "needs", true, false, false}, {"fits", "fits", false, false, false},
+        {"step", "step", true, true, false},    {"effect", "what it means", false, false, false},
+    };
+    const tl_plan_advice *advice = &a->advice;
+    char text[TL_TEXT], line[TL_TEXT + 16];
+    int fitting = 0;
+    for (int i = 0; i < advice->count; i++)
+        fitting += advice->list[i].fits;
+    if (advice->count == 0) {
+        if (!advice->state_exceeds)
+            tl_out(cli, "  no single-device option of this build makes it fit\n");
+        return;
+    }
+    tl_out(cli, "\n%s\n",
+           fitting ? "makes it fit, cheapest change first (each one planned):"
+                   : "helps, and is not enough (each one planned):");
+    tl_grid *grid = tl_grid_new(columns, 6);
+    for (int i = 0; i < advice->count; i++) {
+        const tl_plan_suggestion *s = &advice->list[i];
+        double percent = (double)s->bytes / (double)a->plan.usable_bytes * 100;
+        tl_grid_integer(grid, i + 1, NULL);
+        tl_grid_string(grid, s->change, NULL);
+        tl_grid_integer(grid, s->bytes, bytes_text(cli, s->bytes, text));
+        bool device = strncmp(s->change, "-g ", 3) == 0;
+        snprintf(line, sizeof line, s->fits && !device ? "yes, %.0f %%" : s->fits ? "yes" : "no", percent);
+        tl_grid_boolean(grid, s->fits, line);
+        if (s->step_seconds > 0)
+            tl_grid_real(grid, s->step_seconds, tl_text_duration(s->step_seconds, text));
+        else
+            tl_grid_null(grid);
+        tl_grid_string(grid, s->effect, NULL);
+    }
+    tl_grid_print(cli, grid, "suggestions");
+    tl_grid_free(grid);
+    tl_out(cli, "\n");
+}
+
+/* All of them in one item. */
+static void out_list(const tl_cli *cli, const char *label, const tl_notes *first, const char texts[][200], int n) {
+    char text[4000] = "";
+    size_t at = 0;
+    for (int i = 0; i < (first ? first->n : 0) + n && at < sizeof text; i++) {
+        bool own = first && i < first->n;
+        int wrote = snprintf(text + at, sizeof text - at, "%s%s", i ? "; " : "",
+                             own ? first->text[i] : texts[i - (first ? first->n : 0)]);
+        at += wrote > 0 ? (size_t)wrote : 0;
+    }
+    if (at)
+        tl_out_item(cli, label, "%s", text);
+}
+
+static void out_next(const tl_cli *cli, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    char model[256];
+    tl_cli_quote(a->model, model, sizeof model);
+    tl_out_item(cli, "again:", "%s", a->command);
+    if (tl_account_exceeds(a) && a->advice.count && a->advice.list[0].fits)
+        tl_out_item(cli, "next:", "add to it: %s", a->advice.list[0].change);
+    else if (a->request.options.devices.here && !a->request.measured)
+        tl_out_item(cli, "next:", "tally machine\n  (measures this machine once; then time and MFU are known)");
+    else if (p->fits && p->max_micro_batch > p->micro_batch)
+        tl_out_item(cli, "next:", "--micro-batch %lld is the largest that fits", (long long)p->max_micro_batch);
+    else if (a->advice.state_exceeds)
+        tl_out_item(cli, "next:", "tally fit model -g %s\n  (the largest model whose state fits there)",
+                    cli->options.at[TL_OPTION_GPUS].text ? cli->options.at[TL_OPTION_GPUS].text : "here");
+    else
+        tl_out_item(cli, "next:", "tally fit context %s -g %s\n  (the longest sequence that fits)", model,
+                    tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here");
+}
+
+int tl_account_page(const tl_cli *cli, const tl_account *a) {
+    const tl_plan *p = &a->plan;
+    out_answer(cli, a);
+    if (tl_account_exceeds(a)) {
+        out_missing(cli, a);
+        out_advice(cli, a);
+    }
+    out_model(cli, a);
+    out_peak(cli, a);
+    tl_out(cli, "\n");
+    int status = tl_account_table(cli, a);
+    tl_out(cli, "\n");
+    out_top(cli, p);
+    tl_out(cli, "\n");
+    out_phases(cli, p);
+    if (p->max_micro_batch > 0)
+        tl_out_item(cli, "largest", "micro-batch %lld fits (one micro-batch a step)", (long long)p->max_micro_batch);
+    tl_out(cli, "\n");
+    out_flops(cli, a);
+    out_time(cli, a);
+    out_list(cli, "assumed", &a->request.defaults, p->assumptions, p->n_assumptions);
+    out_list(cli, "leaves out", NULL, p->leaves_out, p->n_leaves_out);
+    out_next(cli, a);
+    return status;
+}
