@@ -80,6 +80,31 @@ static void test_masked_gradient(void **state) {
     }
 }
 
+static bool add_causal(void *user, const tl_op_entry *e) {
+    *(tl_u128 *)user += e->matmul_causal.count;
+    return true;
+}
+
+/* Pairs seen under the mask of test_masked_gradient, counted by hand: row i sees i + 1 + columns − rows columns. */
+static void test_causal_pairs(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, columns, pairs;
+    } c[] = {{4, 4, 10}, {2, 4, 7}, {4, 2, 3}, {1, 5, 5}, {5, 1, 1}, {9, 2, 3}};
+    enum { K = 3, FLOPS = 2 };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        tl_ctx *ctx = new_ctx(NULL, true);
+        tl_u128 counted = 0;
+        tl_tensor *q = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, tl_dim_of(c[i].rows), tl_dim_of(K)), TL_DATA);
+        tl_tensor *k = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, tl_dim_of(K), tl_dim_of(c[i].columns)), TL_DATA);
+        assert_non_null(tl_matmul_causal(q, k, TL_CAUSAL_MN));
+        tl_ledger_each_op(ctx, add_causal, &counted);
+        assert_int_equal((int64_t)counted, FLOPS * K * c[i].pairs);
+        check_ok(ctx);
+        tl_ctx_free(ctx);
+    }
+}
+
 /* Rows of any layout give what contiguous rows give; strides that a product can read are not copied. */
 static void test_linear_layouts(void **state) {
     (void)state;
@@ -349,7 +374,7 @@ int main(void) {
         cmocka_unit_test(test_no_rows),         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_update_refusals), cmocka_unit_test(test_counts),
         cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_what_is_held),
-        cmocka_unit_test(test_ceil_div),
+        cmocka_unit_test(test_ceil_div),        cmocka_unit_test(test_causal_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
