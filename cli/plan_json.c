@@ -46,7 +46,7 @@ int tl_account_table(const tl_cli *cli, const tl_account *a) {
             tl_grid_null(grid);
         else
             tl_grid_integer(grid, high, tl_text_bytes((double)high, cli->units, text));
-        tl_grid_string(grid, total ? "live at once, the largest" : category_about[c], NULL);
+        tl_grid_string(grid, total ? "live at once" : category_about[c], NULL);
     }
     int status = tl_grid_print(cli, grid, "categories");
     tl_grid_free(grid);
