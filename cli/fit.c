@@ -1,42 +1,40 @@
-/* cli/fit.c: tally fit, what is the largest that fits. `fit model` needs arithmetic alone; the others need a plan. */
+/* cli/fit.c: tally fit, what is the largest that fits. `fit model` needs the bytes of a parameter alone; the others are plans
+ * made again and again (cli/fit_plan.c). */
 #include <string.h>
-#include <unistd.h>
 
-#include "verb.h"
+#include "fit.h"
+#include "plan_request.h"
 
-/* Bytes each parameter costs while it trains. */
+/* Bytes each parameter costs while it trains, as one layer showed them on meta. */
 typedef struct tl_state_bytes {
     int weight, grad, master, first, second; /* first, second: the optimizer's states */
     const char *first_name, *second_name;
 } tl_state_bytes;
 
-/* The one place that says so. Mixed precision keeps a master copy and optimizer states in fp32 (Micikevicius et al. 2018,
- * arXiv:1710.03740; 16 B with Adam: Rajbhandari et al. 2020, arXiv:1910.02054, section 3.1); pure fp32 and bf16 keep
- * everything in their own format. Adam: m and v (Kingma & Ba 2015); momentum: one buffer; AdaGrad and RMSProp: one
- * sum of squares; SGD: none. */
-static tl_state_bytes state_bytes(int precision, int optim) {
-    bool mixed = precision == TL_PRECISION_BF16_MIXED || precision == TL_PRECISION_FP16_MIXED;
-    int wide = mixed || precision == TL_PRECISION_FP32 ? 4 : 2;
-    tl_state_bytes bytes = {.weight = mixed ? 2 : wide, .grad = mixed ? 2 : wide, .master = mixed ? 4 : 0};
+/* The core says how many bytes of states there are; which states they are is the optimizer's definition: Adam's m and v
+ * (Kingma & Ba 2015), momentum's buffer, AdaGrad's sum of squares. */
+static tl_status state_bytes(int precision, int optim, tl_state_bytes *bytes, tl_error *error) {
+    int64_t each[TL_CATEGORY_COUNT];
+    tl_optimizer_options optimizer = tl_cli_optimizer_of(optim);
+    tl_status status = tl_plan_bytes_per_parameter((tl_precision)precision, &optimizer, each, error);
+    memset(bytes, 0, sizeof *bytes);
+    if (status != TL_OK)
+        return status;
+    bytes->weight = (int)each[TL_PARAM], bytes->grad = (int)each[TL_GRAD], bytes->master = (int)each[TL_MASTER];
+    bytes->first = (int)each[TL_OPTIM];
     switch (optim) {
-    case TL_CHOICE_ADAMW:
-    case TL_CHOICE_ADAM:
-        bytes.first = wide, bytes.first_name = "m";
-        bytes.second = wide, bytes.second_name = "v";
-        break;
     case TL_CHOICE_MOMENTUM:
-        bytes.first = wide, bytes.first_name = "momentum";
+        bytes->first_name = "momentum";
         break;
     case TL_CHOICE_ADAGRAD:
-        bytes.first = wide, bytes.first_name = "sum of squares";
+        bytes->first_name = "sum of squares";
         break;
-    case TL_CHOICE_RMSPROP:
-        bytes.first = wide, bytes.first_name = "mean of squares";
+    default: /* two states of one format */
+        bytes->first = bytes->second = (int)each[TL_OPTIM] / 2;
+        bytes->first_name = "m", bytes->second_name = "v";
         break;
-    default:
-        break; /* sgd: none */
     }
-    return bytes;
+    return TL_OK;
 }
 
 static int total_bytes(tl_state_bytes bytes) {
@@ -74,9 +72,11 @@ static int read_device(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
     const tl_devices *devices = &cli->options.devices;
     fit->devices = devices->count;
     if (devices->here) {
-        long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-        if (pages <= 0 || size <= 0 || !tl_mul_i64(pages, size, &fit->capacity))
-            return tl_usage(cli, "this machine does not say how much memory it has: name a device, --gpus 8xH100");
+        tl_error error = {TL_OK, ""};
+        int64_t available;
+        if (tl_machine_memory(&fit->capacity, &available, &error) != TL_OK)
+            return tl_usage(cli, "this machine does not say how much memory it has (%s): name a device, --gpus 8xH100",
+                            error.message);
         if (fit->devices != 1)
             return tl_usage(cli, "--gpus %s: this machine is one device here", cli->options.at[TL_OPTION_GPUS].text);
         fit->device = "this machine";
@@ -106,7 +106,10 @@ static void out_instead(const tl_cli *cli, const tl_fit *fit) {
         if (others[i].precision == cli->options.at[TL_OPTION_PRECISION].choice &&
             others[i].optim == cli->options.at[TL_OPTION_OPTIM].choice)
             continue;
-        tl_state_bytes bytes = state_bytes(others[i].precision, others[i].optim);
+        tl_state_bytes bytes;
+        tl_error error = {TL_OK, ""};
+        if (state_bytes(others[i].precision, others[i].optim, &bytes, &error) != TL_OK)
+            continue;
         terms(bytes, letters, numbers);
         int64_t value = parameters_in(fit->devices, fit->capacity, total_bytes(bytes));
         int n =
@@ -229,9 +232,15 @@ static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *as
 static int fit_model(tl_cli *cli) {
     tl_fit fit = {0};
     tl_notes assumed = {0}, left_out = {0};
+    tl_error error = {TL_OK, ""};
     if (cli->n_arguments > 1)
         return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size",
                         cli->arguments[1]);
+    if (tl_given(cli, TL_OPTION_SEQ) || tl_given(cli, TL_OPTION_MICRO_BATCH))
+        return tl_usage(cli,
+                        "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
+                        "`fit context MODEL' take it",
+                        tl_option_name(tl_given(cli, TL_OPTION_SEQ) ? TL_OPTION_SEQ : TL_OPTION_MICRO_BATCH));
     int status = read_device(cli, &fit, &assumed);
     if (status != TL_EXIT_OK)
         return status;
@@ -244,7 +253,9 @@ static int fit_model(tl_cli *cli) {
     if (fit.devices > 1)
         tl_notes_add(&left_out, "gathered layers and communication buffers");
     tl_notes_add(&left_out, "the driver's context and the allocator's fragmentation");
-    fit.bytes = state_bytes(cli->options.at[TL_OPTION_PRECISION].choice, cli->options.at[TL_OPTION_OPTIM].choice);
+    if (state_bytes(cli->options.at[TL_OPTION_PRECISION].choice, cli->options.at[TL_OPTION_OPTIM].choice, &fit.bytes,
+                    &error) != TL_OK)
+        return tl_failed(cli, &error);
     fit.each = total_bytes(fit.bytes);
     fit.value = parameters_in(fit.devices, fit.capacity, fit.each);
     if (fit.value < 0)
@@ -262,27 +273,32 @@ static int run(tl_cli *cli) {
     const char *what = cli->arguments[0], *near = tl_nearest_of(what, whats);
     if (strcmp(what, "model") == 0)
         return fit_model(cli);
-    for (int i = 0; whats[i]; i++)
+    for (int i = 1; whats[i]; i++)
         if (strcmp(what, whats[i]) == 0)
-            return tl_usage(cli, "`fit %s' is not in this build; `fit model' is", what);
-    return tl_usage(cli, "\"%.80s\" is nothing that fits; it takes: model%s%s%s", what, near ? "; did you mean " : "",
-                    near ? near : "", near ? "?" : "");
+            return tl_fit_plan(cli, (tl_fit_what)i);
+    return tl_usage(cli, "\"%.80s\" is nothing that fits; it takes: model, batch, context or devices%s%s%s", what,
+                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 const tl_verb tl_verb_fit = {
     .name = "fit",
-    .summary = "the largest model that fits",
+    .summary = "the largest model, batch or context that fits, or the fewest devices",
     .group = TL_GROUP_BEFORE,
-    .arguments = "model",
-    .words = "model",
-    .details = "P = devices·memory / (bytes of weight, gradient, master copy, optimizer states):\n"
-               "the state alone, fully sharded. What that leaves out is printed with it.\n\n"
-               "  tally fit model --gpus 8xH100 --optim adamw --precision fp32",
-    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM),
-    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
-                                     TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED),
-             [TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
-                                 TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP)},
+    .arguments = "model | batch MODEL | context MODEL | devices MODEL",
+    .words = "model batch context devices",
+    .details = "model    P = devices·memory / (bytes of weight, gradient, master copy, optimizer\n"
+               "         states): the state alone, fully sharded\n"
+               "batch    the largest micro-batch of MODEL on one of the devices\n"
+               "context  the longest sequence\n"
+               "devices  the fewest devices\n"
+               "The last three plan the model again and again; nothing is extrapolated. Where\n"
+               "nothing fits the exit status is 3.\n\n"
+               "  tally fit model --gpus 8xH100 --optim adamw --precision fp32\n"
+               "  tally fit batch gpt2-xl -g A100-80G\n"
+               "  tally fit context llama-3.2-1b -g H100",
+    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH),
+    .does = {[TL_OPTION_PRECISION] =
+                 TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED)},
     .own = NULL,
     .min_arguments = 1,
     .max_arguments = 2,

@@ -90,7 +90,8 @@ static int out_whole(ledger *l) {
            tl_text_count((double)whole(l, "parameters"), count), (long long)steps);
     tl_out(l->cli, " %-14s %17s %17s\n", "", "planned", "measured");
     out_pair(l, "peak", whole_pair(l, "peak_bytes"), "B");
-    for (int64_t i = 0; (category = tl_run_file_key(l->file, "by_category", i)) != NULL && l->error.status == TL_OK; i++) {
+    for (int64_t i = 0; (category = tl_run_file_key(l->file, "by_category", i)) != NULL && l->error.status == TL_OK;
+         i++) {
         char label[40];
         snprintf(name, sizeof name, "by_category.%.100s", category);
         snprintf(label, sizeof label, "  %.30s", category);
@@ -109,9 +110,10 @@ static int out_whole(ledger *l) {
         tl_out(l->cli, " %lld of %lld steps were not as planned\n", (long long)differ, (long long)steps);
     tl_out_item(l->cli, "peak at", "%s, %s, %s (%s)", text(l, "peak_phase"), text(l, "peak_module"), text(l, "peak_op"),
                 text(l, "peak_line"));
-    tl_out_item(l->cli, "measured by",
-                "a second instrument: bytes where storages are allocated, FLOPs from the m, n, k that reach the product; "
-                "saved and work are one to it");
+    tl_out_item(
+        l->cli, "measured by",
+        "a second instrument: bytes where storages are allocated, FLOPs from the m, n, k that reach the product; "
+        "saved and work are one to it");
     if (l->error.status != TL_OK)
         return tl_failed(l->cli, &l->error);
     return agrees(l) ? TL_EXIT_OK : TL_EXIT_VIOLATED;
@@ -166,9 +168,8 @@ static int out_table(ledger *l, const char *by) {
     int status = l->error.status == TL_OK ? tl_grid_print(l->cli, grid, table) : tl_failed(l->cli, &l->error);
     tl_grid_free(grid);
     if (status == TL_EXIT_OK && l->cli->format == TL_FORMAT_TABLE)
-        tl_out_item(l->cli, "bytes", "%s; FLOPs of matrix products in one step", strcmp(by, "phase") == 0
-                                                                                 ? "the most held during the phase"
-                                                                                 : "held at the step's peak");
+        tl_out_item(l->cli, "bytes", "%s; FLOPs of matrix products in one step",
+                    strcmp(by, "phase") == 0 ? "the most held during the phase" : "held at the step's peak");
     return status;
 }
 
@@ -182,8 +183,8 @@ static void json_pair(ledger *l, tl_json *json, const char *path, const char *ke
 }
 
 static int out_json(ledger *l) {
-    static const char *const plain[] = {"parameters", "steps_measured", "steps_that_differ", "unplanned_bytes",
-                                        "unaccounted_bytes", "unaccounted_flops"};
+    static const char *const plain[] = {"parameters",      "steps_measured",    "steps_that_differ",
+                                        "unplanned_bytes", "unaccounted_bytes", "unaccounted_flops"};
     static const char *const pairs[] = {"peak_bytes", "flops_per_step", "allocations"};
     static const char *const texts[] = {"model", "peak_phase", "peak_module", "peak_op", "peak_line"};
     const char *category;
@@ -238,8 +239,8 @@ static int run(tl_cli *cli) {
     l.file = tl_run_file_read(path, &l.error);
     if (!l.file)
         return tl_failed(cli, &l.error);
-    int status = by                              ? out_table(&l, by)
-                 : cli->format == TL_FORMAT_JSON ? out_json(&l)
+    int status = by                               ? out_table(&l, by)
+                 : cli->format == TL_FORMAT_JSON  ? out_json(&l)
                  : cli->format == TL_FORMAT_TABLE ? out_whole(&l)
                                                   : out_categories(&l);
     tl_run_file_free(l.file);

@@ -17,22 +17,19 @@ static const char *const category_about[TL_CATEGORY_COUNT] = {
 
 int tl_account_table(const tl_cli *cli, const tl_account *a) {
     static const tl_column columns[] = {
-        {"category", "category", false, false, false},
-        {"peak_bytes", "bytes at peak", true, false, false},
-        {"peak_size", NULL, true, false, false},
-        {"share", "share", true, false, false},
-        {"high_bytes", "own high water", true, false, false},
+        {"category", "category", false, false, false}, {"peak_bytes", "bytes at the peak", true, false, false},
+        {"share", "share", true, false, false},        {"high_bytes", "own high", true, false, false},
         {"what", "what it is", false, false, false},
     };
     static const tl_column people[] = {
         {"category", "category", false, false, false},  {"peak_bytes", "bytes at the peak", true, false, false},
-        {"peak_size", "size", true, false, false},      {"share", "share", true, false, false},
+        {"size", "size", true, false, false},           {"share", "share", true, false, false},
         {"high_bytes", "own high", true, false, false}, {"what", "what it is", false, false, false},
     };
     const tl_plan *p = &a->plan;
     char text[TL_TEXT], exact[TL_TEXT];
     bool raw = cli->format == TL_FORMAT_CSV;
-    tl_grid *grid = tl_grid_new(raw ? columns : people, 6);
+    tl_grid *grid = tl_grid_new(raw ? columns : people, raw ? 5 : 6);
     for (int c = 0; c <= TL_CATEGORY_COUNT; c++) {
         bool total = c == TL_CATEGORY_COUNT;
         int64_t bytes = total ? p->peak.bytes : p->peak.by_category[c], high = total ? p->peak.bytes : p->high[c];
@@ -41,8 +38,8 @@ int tl_account_table(const tl_cli *cli, const tl_account *a) {
             continue;
         tl_grid_string(grid, total ? "total" : tl_category_name((tl_category)c), NULL);
         tl_grid_integer(grid, bytes, tl_text_grouped((tl_u128)bytes, exact));
-        tl_text_bytes((double)bytes, cli->units, text);
-        tl_grid_string(grid, text, NULL);
+        if (!raw)
+            tl_grid_string(grid, tl_text_bytes((double)bytes, cli->units, text), NULL);
         snprintf(text, sizeof text, "%.1f %%", share * 100);
         tl_grid_real(grid, share, text);
         if (total)

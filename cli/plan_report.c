@@ -98,7 +98,8 @@ static void out_top(const tl_cli *cli, const tl_plan *p) {
         tl_grid_real(grid, share, text);
         tl_grid_integer(grid, h->count, NULL);
         tl_grid_string(grid, h->module[0] ? h->module : "the model", NULL);
-        tl_grid_string(grid, h->op[0] ? h->op : "-", NULL);
+        bool scratch = h->category == TL_WORK && !h->op[0] && !h->module[0]; /* one block a thread */
+        tl_grid_string(grid, h->op[0] ? h->op : scratch ? "scratch" : "-", NULL);
         tl_grid_string(grid, tl_category_name(h->category), NULL);
     }
     tl_grid_print(cli, grid, "top");
@@ -107,16 +108,16 @@ static void out_top(const tl_cli *cli, const tl_plan *p) {
 
 static void out_flops(const tl_cli *cli, const tl_account *a) {
     static const tl_column columns[] = {
-        {"attention", "matmul FLOPs, attention", false, false, false},
-        {"forward", "forward", true, false, false},
-        {"both", "+ backward", true, false, false},
+        {"attention", "matmul FLOPs", false, false, false},
+        {"forward", "forward/token", true, false, false},
+        {"both", "with backward", true, false, false},
         {"ratio", "a parameter", true, false, false},
         {"step", "a step", true, false, false},
     };
     static const tl_column samples[] = {
         {"attention", "matmul FLOPs", false, false, false},
-        {"forward", "forward", true, false, false},
-        {"both", "+ backward", true, false, false},
+        {"forward", "forward/sample", true, false, false},
+        {"both", "with backward", true, false, false},
         {"ratio", "a parameter", true, false, false},
         {"step", "a step", true, false, false},
     };
@@ -128,16 +129,13 @@ static void out_flops(const tl_cli *cli, const tl_account *a) {
         tl_u128 forward = i ? p->forward_per_token_causal : p->forward_per_token;
         tl_u128 both = i ? p->per_token_causal : p->per_token;
         snprintf(line, sizeof line, "%s%s",
-                 i        ? "causal, T(T+1)/2 pairs"
-                 : tokens ? "full, T² pairs"
+                 i        ? "attention causal"
+                 : tokens ? "attention full"
                           : "all",
                  tokens && causal == (i == 1) ? " *" : "");
         tl_grid_string(grid, line, NULL);
-        snprintf(line, sizeof line, "%s%s", tl_text_count(tl_u128_double(forward), text),
-                 tokens ? "/token" : "/sample");
-        tl_grid_unsigned(grid, forward, line);
-        snprintf(line, sizeof line, "%s%s", tl_text_count(tl_u128_double(both), text), tokens ? "/token" : "/sample");
-        tl_grid_unsigned(grid, both, line);
+        tl_grid_unsigned(grid, forward, tl_text_flops(tl_u128_double(forward), text));
+        tl_grid_unsigned(grid, both, tl_text_flops(tl_u128_double(both), text));
         double ratio = tl_u128_double(both) / (double)p->parameters.unique;
         tl_grid_real(grid, ratio, tl_text_plain(ratio, 2, text));
         tl_u128 step = i ? p->per_step_causal : p->per_step;
@@ -146,7 +144,7 @@ static void out_flops(const tl_cli *cli, const tl_account *a) {
     tl_grid_print(cli, grid, "flops");
     tl_grid_free(grid);
     if (tokens)
-        tl_out(cli, "* counted in MFU; arithmetic and calls of exp, tanh … are counted apart (--json)\n");
+        tl_out(cli, "* in MFU. Full: T² pairs; causal: T(T+1)/2. Arithmetic is counted apart (--json)\n");
     tl_out(cli, "\n");
 }
 
@@ -251,10 +249,10 @@ static void out_advice(const tl_cli *cli, const tl_account *a) {
 static void out_list(const tl_cli *cli, const char *label, const tl_notes *first, const char texts[][200], int n) {
     char text[4000] = "";
     size_t at = 0;
-    for (int i = 0; i < (first ? first->n : 0) + n && at < sizeof text; i++) {
-        bool own = first && i < first->n;
-        int wrote = snprintf(text + at, sizeof text - at, "%s%s", i ? "; " : "",
-                             own ? first->text[i] : texts[i - (first ? first->n : 0)]);
+    for (int i = 0; i < first->n + n && at < sizeof text; i++) {
+        bool own = i < first->n;
+        int wrote =
+            snprintf(text + at, sizeof text - at, "%s%s", i ? "; " : "", own ? first->text[i] : texts[i - first->n]);
         at += wrote > 0 ? (size_t)wrote : 0;
     }
     if (at)
@@ -282,6 +280,8 @@ static void out_next(const tl_cli *cli, const tl_account *a) {
 
 int tl_account_page(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
+    const tl_notes none = {.n = 0};
+    char text[TL_TEXT];
     out_answer(cli, a);
     if (tl_account_exceeds(a)) {
         out_missing(cli, a);
@@ -296,12 +296,13 @@ int tl_account_page(const tl_cli *cli, const tl_account *a) {
     tl_out(cli, "\n");
     out_phases(cli, p);
     if (p->max_micro_batch > 0)
-        tl_out_item(cli, "largest", "micro-batch %lld fits (one micro-batch a step)", (long long)p->max_micro_batch);
+        tl_out_item(cli, "largest", "micro-batch %s fits (one micro-batch a step)",
+                    tl_text_grouped((tl_u128)p->max_micro_batch, text));
     tl_out(cli, "\n");
     out_flops(cli, a);
     out_time(cli, a);
     out_list(cli, "assumed", &a->request.defaults, p->assumptions, p->n_assumptions);
-    out_list(cli, "leaves out", NULL, p->leaves_out, p->n_leaves_out);
+    out_list(cli, "leaves out", &none, p->leaves_out, p->n_leaves_out);
     out_next(cli, a);
     return status;
 }

@@ -4,8 +4,12 @@
 #include "plan_request.h"
 
 tl_optimizer_options tl_cli_optimizer(const tl_cli *cli) {
+    return tl_cli_optimizer_of(cli->options.at[TL_OPTION_OPTIM].choice);
+}
+
+tl_optimizer_options tl_cli_optimizer_of(int choice) {
     tl_optimizer_options o;
-    switch (cli->options.at[TL_OPTION_OPTIM].choice) {
+    switch (choice) {
     case TL_CHOICE_ADAMW:
         return tl_optimizer_defaults(TL_OPTIM_ADAMW);
     case TL_CHOICE_ADAM: /* the same states; no decay */
@@ -81,7 +85,7 @@ int tl_request_model(const tl_cli *cli, const char *model, tl_request *r) {
     o->seq = 1;
     if (tokens) {
         o->seq = options->at[TL_OPTION_SEQ].size ? options->at[TL_OPTION_SEQ].size : o->model.context;
-        if (!tl_given(cli, TL_OPTION_SEQ) && cli->verb->takes & TL_TAKES(SEQ))
+        if (!tl_given(cli, TL_OPTION_SEQ) && !r->free_seq)
             tl_notes_add(&r->defaults, "--seq %lld, the model's context (%s)", (long long)o->seq,
                          o->model.source_context.text);
         else if (o->seq > o->model.context && !o->model.learned_positions)
@@ -92,7 +96,7 @@ int tl_request_model(const tl_cli *cli, const char *model, tl_request *r) {
     }
     o->micro_batch = options->at[TL_OPTION_MICRO_BATCH].size;
     o->global_batch = options->at[TL_OPTION_GLOBAL_BATCH].size;
-    if (!tl_given(cli, TL_OPTION_MICRO_BATCH) && cli->verb->takes & TL_TAKES(MICRO_BATCH))
+    if (!tl_given(cli, TL_OPTION_MICRO_BATCH) && !r->free_batch)
         tl_notes_add(&r->defaults, "--micro-batch %lld", (long long)o->micro_batch);
     o->causal = options->at[TL_OPTION_FLOPS].choice == TL_FLOPS_CAUSAL;
     o->tokens = options->at[TL_OPTION_TOKENS].count;

@@ -7,14 +7,16 @@
 
 typedef struct tl_request {
     tl_plan_options options;
-    tl_machine machine; /* for `here`: as measured, or its memory alone */
-    bool measured;      /* `tally machine` has run */
-    const char *device; /* "H100-SXM5-80GB", "this machine" */
-    tl_notes defaults;  /* which options were not given, and what stands in */
+    tl_machine machine;        /* for `here`: as measured, or its memory alone */
+    bool measured;             /* `tally machine` has run */
+    const char *device;        /* "H100-SXM5-80GB", "this machine" */
+    bool free_seq, free_batch; /* that size is what is looked for: no default stands in */
+    tl_notes defaults;         /* which options were not given, and what stands in */
 } tl_request;
 
 /* The optimizer of --optim, as the core knows it. */
 tl_optimizer_options tl_cli_optimizer(const tl_cli *cli);
+tl_optimizer_options tl_cli_optimizer_of(int choice);
 /* Fills the devices, machine and number formats; then the model (argument `model`) and the sizes of the run. Each returns
  * TL_EXIT_OK or an exit status, having said why. */
 int tl_request_devices(const tl_cli *cli, tl_request *request);

@@ -91,11 +91,13 @@ static int find_task(tl_train *t, const char *argument) {
     }
     bool json = length > 5 && strcmp(argument + length - 5, ".json") == 0;
     if (!json && stat(argument, &st) == 0) {
-        tl_say(t->cli, "%s: training from token files is not in this build (%s); the task `sums' is", argument, TL_VERSION);
+        tl_say(t->cli, "%s: training from token files is not in this build (%s); the task `sums' is", argument,
+               TL_VERSION);
         return TL_EXIT_FAILED;
     }
     if (!json)
-        return tl_usage(t->cli, "there is no task \"%.80s\"; `sums' is one, and FILE.json holds one with its settings", argument);
+        return tl_usage(t->cli, "there is no task \"%.80s\"; `sums' is one, and FILE.json holds one with its settings",
+                        argument);
     tl_run_file *file = tl_run_file_read(argument, &error);
     if (!file)
         return tl_failed(t->cli, &error);
@@ -252,8 +254,8 @@ int tl_train_settings(tl_train *t) {
         if (!text)
             continue;
         if (t->resume && rows[s].fixed && strcmp(text, t->texts[s]) != 0)
-            return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name, text,
-                            t->folder, t->texts[s]);
+            return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name,
+                            text, t->folder, t->texts[s]);
         t->steps_given |= s == TL_SET_STEPS;
         status = set_text(t, (tl_setting)s, text);
     }
@@ -287,7 +289,8 @@ static int run(tl_cli *cli) {
 static const struct argp_option own_options[] = {
     {"out", TL_OWN(OWN_OUT), "FOLDER", 0, "Where the run is kept (made if need be)", 0},
     {"resume", TL_OWN(OWN_RESUME), 0, 0, "Go on with the run in --out, bit for bit", 0},
-#define OWN(index, name, argument, help) {name, TL_OWN(OWN_FIRST + index), argument, 0, help, 0}
+#define OWN(index, name, argument, help)                                                                               \
+    { name, TL_OWN(OWN_FIRST + index), argument, 0, help, 0 }
     OWN(0, "model", "MODEL", "gpt2:N=2,D=128,H=4 (default), llama:…, a config.json, a catalogue name"),
     OWN(1, "steps", "N", "Optimizer steps (default 700)"),
     OWN(2, "minutes", "M", "No more minutes of training than this; fewer steps if need be"),

@@ -39,7 +39,7 @@ typedef struct tl_train {
     char task[64];
     bool resume;
     char texts[TL_SET_COUNT][256]; /* as given or by default; "" where there is none */
-    char model_path[TL_PATH]; /* resuming: the folder's config.json; else "" */
+    char model_path[TL_PATH];      /* resuming: the folder's config.json; else "" */
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
@@ -71,8 +71,8 @@ FILE *tl_train_metrics(const tl_train *t, int64_t step, tl_error *error);
 /* ---- the account of the run (cli/train_ledger.c) ---- */
 typedef struct tl_row_sum {
     const char *name;
-    tl_u128 flops[2];  /* planned, in the run */
-    int64_t bytes[2];  /* at the peak */
+    tl_u128 flops[2]; /* planned, in the run */
+    int64_t bytes[2]; /* at the peak */
 } tl_row_sum;
 typedef enum tl_table { TL_BY_MODULE, TL_BY_OP, TL_BY_LINE, TL_BY_PHASE, TL_TABLES } tl_table;
 typedef struct tl_account {

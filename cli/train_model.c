@@ -30,10 +30,11 @@ static tl_status set_field(spec *s, const char *text, const char *key, const cha
             return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: dropout: %s", text, inner.message);
         return TL_OK;
     }
-    return tl_fail(error, TL_ERR_ARGUMENT,
-                   "--model %.80s: there is no \"%.20s\"; N layers, D width, H heads, G key/value heads, F feed-forward, "
-                   "V vocabulary, C context and dropout are",
-                   text, key);
+    return tl_fail(
+        error, TL_ERR_ARGUMENT,
+        "--model %.80s: there is no \"%.20s\"; N layers, D width, H heads, G key/value heads, F feed-forward, "
+        "V vocabulary, C context and dropout are",
+        text, key);
 }
 
 /* "N=2,D=128,H=4" */
@@ -127,7 +128,8 @@ static tl_status from_spec(const char *text, int64_t vocab, int64_t context, tl_
     if (status != TL_OK)
         return status;
     if (s.D > INT64_MAX / 8)
-        return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: a width of %lld is beyond any model", text, (long long)s.D);
+        return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: a width of %lld is beyond any model", text,
+                       (long long)s.D);
     /* gpt2: F = 4·D (Radford et al. 2019). llama: 8/3·D, rounded up to a multiple of 8, keeps the parameters of the MLP
      * the same with its third matrix (Shazeer 2020, section 3). */
     int64_t F = s.F ? s.F : llama ? (s.D * 8 / 3 + 7) / 8 * 8 : 4 * s.D;
@@ -161,16 +163,16 @@ static tl_status from_spec(const char *text, int64_t vocab, int64_t context, tl_
 
 tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error) {
     bool is_spec = strncmp(text, "gpt2:", 5) == 0 || strncmp(text, "llama:", 6) == 0;
-    tl_status status =
-        is_spec ? from_spec(text, vocab, context, model, error) : tl_model_find(text, model, error);
+    tl_status status = is_spec ? from_spec(text, vocab, context, model, error) : tl_model_find(text, model, error);
     if (status != TL_OK)
         return status;
     if (model->family == TL_FAMILY_CRUNCHER)
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models can learn sums", model->name);
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models can learn sums",
+                       model->name);
     if (model->family == TL_FAMILY_LLAMA && !model->gated)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has an ungated MLP, which no config.json can say", model->name);
     if (model->vocab < vocab)
-        return tl_fail(error, TL_ERR_ARGUMENT, "%s has a vocabulary of %lld; the task's has %lld characters", model->name,
-                       (long long)model->vocab, (long long)vocab);
+        return tl_fail(error, TL_ERR_ARGUMENT, "%s has a vocabulary of %lld; the task's has %lld characters",
+                       model->name, (long long)model->vocab, (long long)vocab);
     return TL_OK;
 }

@@ -22,7 +22,7 @@ typedef struct run {
     tl_sums *sums;
     FILE *metrics;
     bool arena_used;
-    const tl_tensor *data[2]; /* the running micro-batch's */
+    const tl_tensor *data[2];       /* the running micro-batch's */
     int64_t now[TL_CATEGORY_COUNT]; /* measured at the running step's peak */
     tl_measured measured;
     double trained_seconds, measured_seconds, interval_seconds;
@@ -215,8 +215,8 @@ static tl_status restore(run *r) {
     char path[TL_PATH];
     tl_ckpt_state state = {0};
     tl_train_path(t, "checkpoint.tally", path);
-    tl_status status = tl_ckpt_load(path, r->ctx, tl_trainer_net(r->trainer), tl_trainer_optimizer(r->trainer), &state,
-                                    &r->error);
+    tl_status status =
+        tl_ckpt_load(path, r->ctx, tl_trainer_net(r->trainer), tl_trainer_optimizer(r->trainer), &state, &r->error);
     if (status == TL_ERR_NOT_FOUND) {
         tl_note(t->cli, "%s has no checkpoint yet: the run starts at its first step", t->folder);
         tl_error_clear(&r->error);
@@ -425,14 +425,15 @@ static void report_account(const run *r) {
         return;
     bool equal = m->steps_that_differ == 0 && m->peak_bytes == r->plan.peak.bytes;
     if (equal)
-        tl_out_item(cli, "account", "planned = measured in each of %lld steps: peak %s B, %s matmul FLOPs, %lld allocations",
+        tl_out_item(cli, "account",
+                    "planned = measured in each of %lld steps: peak %s B, %s matmul FLOPs, %lld allocations",
                     (long long)m->steps, tl_text_grouped((tl_u128)m->peak_bytes, planned),
                     tl_text_grouped(m->flops, measured), (long long)m->allocations);
     else
-        tl_out_item(cli, "account", "planned and measured DIFFER in %lld of %lld steps: peak %s B planned, %s B measured",
-                    (long long)m->steps_that_differ, (long long)m->steps,
-                    tl_text_grouped((tl_u128)r->plan.peak.bytes, planned),
-                    tl_text_grouped((tl_u128)m->peak_bytes, measured));
+        tl_out_item(
+            cli, "account", "planned and measured DIFFER in %lld of %lld steps: peak %s B planned, %s B measured",
+            (long long)m->steps_that_differ, (long long)m->steps, tl_text_grouped((tl_u128)r->plan.peak.bytes, planned),
+            tl_text_grouped((tl_u128)m->peak_bytes, measured));
     tl_out_item(cli, "unplanned", "%lld B outside the arena", (long long)m->unplanned_bytes);
 }
 
@@ -444,7 +445,8 @@ static int report(run *r) {
     tl_out(t->cli, "%s: step %lld of %lld, %s of training, loss %.4f\n", t->folder, (long long)r->line.step,
            (long long)t->steps, tl_text_duration(r->trained_seconds, seconds), r->line.loss);
     if (r->score.asked) {
-        tl_out_item(t->cli, "held-out", "%lld of %lld sums exact (%.2f %%); neither they nor their mirrors were trained on",
+        tl_out_item(t->cli, "held-out",
+                    "%lld of %lld sums exact (%.2f %%); neither they nor their mirrors were trained on",
                     (long long)r->score.right, (long long)r->score.asked,
                     100.0 * (double)r->score.right / (double)r->score.asked);
         for (int i = 0; i < SHOWN && i < r->score.asked; i++) {
@@ -496,7 +498,8 @@ static int execute(run *r) {
     int status = make_plan(r);
     if (status != TL_EXIT_OK)
         return status;
-    if (start(r) != TL_OK || (t->resume && restore(r) != TL_OK) || tl_train_write_start(t, &r->plan, &r->error) != TL_OK)
+    if (start(r) != TL_OK || (t->resume && restore(r) != TL_OK) ||
+        tl_train_write_start(t, &r->plan, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     if (!(r->metrics = tl_train_metrics(t, r->start, &r->error)))
         return tl_failed(t->cli, &r->error);

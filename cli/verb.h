@@ -146,6 +146,7 @@ const tl_verb *tl_verb_at(int index);
 const tl_verb *tl_verb_find(const char *name);
 
 extern const tl_verb tl_verb_time;
+extern const tl_verb tl_verb_op;
 extern const tl_verb tl_verb_plan;
 extern const tl_verb tl_verb_fit;
 extern const tl_verb tl_verb_explain;

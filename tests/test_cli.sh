@@ -134,7 +134,7 @@ gives_json "fit model: momentum fp32 is 12" '"bytes_per_parameter":12,' fit mode
 gives_json "fit model: adagrad fp32 is 12" '"bytes_per_parameter":12,' fit model -g H100 --precision fp32 --optim adagrad
 gives_json "fit model: here" '"device":"thismachine"' fit model
 refuses "fit: adamw8bit by name" "--optim adamw8bit is not done by \`fit'" fit model --optim adamw8bit
-refuses "fit: fp8-mixed by name" "it does fp32, bf16, bf16-mixed or fp16-mixed" fit model --precision fp8-mixed
+refuses "fit: fp8-mixed by name" "it does fp32, bf16 or bf16-mixed" fit model --precision fp8-mixed
 refuses "fit: a slip of the finger" "did you mean model" fit modle
 refuses "fit: nothing to fit" "it needs" fit
 refuses "fit: more devices than there are" "999999999999xH100" fit model -g 999999999999xH100
@@ -199,7 +199,7 @@ gives_json "help: JSON" '"verbs":\[\{"name":"time"' help
 refuses "an unknown verb gets the nearest" "Did you mean \`tally time'" tiem
 refuses "a verb is missing" "a verb is missing" -q
 refuses "an unknown option gets the nearest" "Did you mean --tokens" time --tokns 3
-refuses "an option of other verbs names them" "\`time' does" gpus --mfu 0.5
+refuses "an option of other verbs names them" "\`time', \`plan' do" gpus --mfu 0.5
 refuses "an own option of another verb" "\`time' has" gpus --solve mfu
 refuses "a value is missing" "--params needs a value" time --params
 refuses "a flag takes no value" "takes no value" version --json=1
@@ -215,7 +215,7 @@ done
 gives "help" 0 "Look-ups" help
 gives "--help" 0 "Look-ups" --help
 
-for verb in version gpus "gpus --json" "models --format csv" help "time $N" "time $N --json" "completion bash"; do
+for verb in version "plan gpt2 -g H100" "op gelu 8" gpus "gpus --json" "models --format csv" help "time $N" "time $N --json" "completion bash"; do
     # shellcheck disable=SC2086
     "$TALLY" $verb >/dev/full 2>"$work/err"
     [ $? -eq 1 ] && grep -q 'cannot write' "$work/err"
@@ -233,7 +233,10 @@ passed_or "colours when asked for" $?
 # No line beyond the width, at any width; tables of fixed columns need their 80.
 too_wide() { awk -v most="$1" '{ n = length($0); if (n > most) { print "# " n ": " $0; bad = 1 } } END { exit !bad }' "$work/out"; }
 for width in 80 100 120; do
-    for verb in help gpus models "time --help" "fit --help" "time $N" "fit model $F" "gpus H100" "models gpt2-xl"; do
+    for verb in help gpus models "time --help" "fit --help" "time $N" "fit model $F" "gpus H100" "models gpt2-xl" \
+        "plan gpt2 -g 8xH100 -t 1T --mfu 0.4" "plan llama-3-8b -g A100-80G" "plan llama-3.1-405b -g 8xH100" "plan cruncher" \
+        "plan --help" "op --help" "fit batch gpt2 -g H100" "fit devices llama-3-70b -g H100" "op linear 1024 1024 --on H100" \
+        "op block llama 4096 32 2048 --on H100" "op attention 32 128 4096 8 --on A100-80G"; do
         # shellcheck disable=SC2086
         COLUMNS=$width "$TALLY" $verb >"$work/wide"
         # awk may count bytes: one byte of each character is left for it
@@ -272,7 +275,7 @@ for value in "" " " - -- --- -1 -0 0 1e400 1e-400 nan NaN inf -inf 0x10 1e 1e+ .
         fi
         if LC_ALL=C grep -q "$(printf '\033')" "$work/err"; then echo "not ok hostile value $i reaches the terminal"; fi
     done
-    for verb in fit gpus models inspect completion help version ""; do
+    for verb in fit plan op gpus models inspect completion help version ""; do
         run $verb "$value"
         code=$?
         case "$code:$verb:$value" in 1:* | 2:*) ;; 0:gpus:* | 0:help:-- | 0:version:-- | 0:models:-- | 0:models:) ;; *)

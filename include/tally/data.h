@@ -52,8 +52,8 @@ void tl_sums_seek(tl_sums *sums, uint64_t position);
 
 typedef struct tl_sums_answer {
     int a, b;
-    int answer;     /* what the model wrote, read as a number; −1: no number */
-    char text[16];  /* as a person writes it: "137+485=622" */
+    int answer;    /* what the model wrote, read as a number; −1: no number */
+    char text[16]; /* as a person writes it: "137+485=622" */
     bool right;
 } tl_sums_answer;
 typedef struct tl_sums_score {

@@ -58,7 +58,8 @@ bool tl_ckpt_list_next(tl_ckpt_list *list, tl_ckpt_entry *entry) {
             if (!tensor)
                 continue;
             uint64_t bytes = (uint64_t)tl_tensor_count(tensor) * (uint64_t)tl_dtype_bytes(tl_tensor_dtype(tensor));
-            *entry = (tl_ckpt_entry){list->parameters[list->index].name, (tl_ckpt_role)role, tensor, list->offset, bytes};
+            *entry =
+                (tl_ckpt_entry){list->parameters[list->index].name, (tl_ckpt_role)role, tensor, list->offset, bytes};
             list->offset = round_up(list->offset + bytes);
             return true;
         }
@@ -107,8 +108,8 @@ unsigned char *tl_ckpt_header_make(const tl_net *net, const tl_optimizer *optimi
     for (; tl_ckpt_list_next(&list, &e); tensors++) {
         size_t length = strlen(e.name);
         if (length > TL_CKPT_NAME || !tl_tensor_is_contiguous(e.tensor)) {
-            tl_fail(error, TL_ERR_UNSUPPORTED, "%.80s: a checkpoint takes names of at most %d bytes and contiguous tensors",
-                    e.name, TL_CKPT_NAME);
+            tl_fail(error, TL_ERR_UNSUPPORTED,
+                    "%.80s: a checkpoint takes names of at most %d bytes and contiguous tensors", e.name, TL_CKPT_NAME);
             return NULL;
         }
         size += TL_CKPT_ENTRY + length;

@@ -9,15 +9,21 @@
 #define TL_CKPT_ALIGN 64 /* values of each tensor start at a multiple of this */
 
 enum {
-    TL_CKPT_FIXED = 112,   /* bytes before the table */
-    TL_CKPT_ENTRY = 112,   /* bytes of an entry before its name: see put_entry */
-    TL_CKPT_NAME = 256,    /* bytes of a name, at most */
+    TL_CKPT_FIXED = 112, /* bytes before the table */
+    TL_CKPT_ENTRY = 112, /* bytes of an entry before its name: see put_entry */
+    TL_CKPT_NAME = 256,  /* bytes of a name, at most */
     TL_CKPT_CHECKSUM = 8,
     TL_CKPT_LARGEST_HEADER = 64 << 20
 };
 
 /* What a tensor is to the parameter it is named after. */
-typedef enum tl_ckpt_role { TL_CKPT_PARAMETER, TL_CKPT_MASTER, TL_CKPT_STATE_0, TL_CKPT_STATE_1, TL_CKPT_ROLES } tl_ckpt_role;
+typedef enum tl_ckpt_role {
+    TL_CKPT_PARAMETER,
+    TL_CKPT_MASTER,
+    TL_CKPT_STATE_0,
+    TL_CKPT_STATE_1,
+    TL_CKPT_ROLES
+} tl_ckpt_role;
 const char *tl_ckpt_role_name(tl_ckpt_role role);
 
 typedef struct tl_ckpt_head {

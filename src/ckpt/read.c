@@ -66,7 +66,8 @@ static tl_status read_fixed(const reader *r, tl_ckpt_head *h) {
         return tl_fail(r->error, TL_ERR_FORMAT, "%s is empty", r->path);
     size_t magic = n < 8 ? n : 8;
     if (memcmp(at, TL_CKPT_MAGIC, magic) != 0)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s is no checkpoint of tally: it looks like %s", r->path, guess(at, n));
+        return tl_fail(r->error, TL_ERR_FORMAT, "%s is no checkpoint of tally: it looks like %s", r->path,
+                       guess(at, n));
     if (n < sizeof at)
         return tl_fail(r->error, TL_ERR_FORMAT, "%s is cut short: %llu bytes, a header has %d", r->path,
                        (unsigned long long)n, TL_CKPT_FIXED);
@@ -83,8 +84,8 @@ static tl_status read_fixed(const reader *r, tl_ckpt_head *h) {
                                .seed_dropout = tl_ckpt_get(at + 80, 8),
                                .dropout_position = tl_ckpt_get(at + 88, 8)};
     if (h->version != TL_CKPT_VERSION)
-        return tl_fail(r->error, TL_ERR_UNSUPPORTED, "%s is a checkpoint of format %u; this build reads format %d", r->path,
-                       h->version, TL_CKPT_VERSION);
+        return tl_fail(r->error, TL_ERR_UNSUPPORTED, "%s is a checkpoint of format %u; this build reads format %d",
+                       r->path, h->version, TL_CKPT_VERSION);
     if (h->file_bytes != r->length)
         return tl_fail(r->error, TL_ERR_FORMAT, "%s has %llu bytes where its header says %llu: %s", r->path,
                        (unsigned long long)r->length, (unsigned long long)h->file_bytes,
@@ -107,8 +108,8 @@ static tl_status open_file(reader *r, const char *path, tl_ckpt_head *h, tl_erro
         int reason = errno;
         if (r->file >= 0)
             close(r->file);
-        return tl_fail(error, reason == ENOENT ? TL_ERR_NOT_FOUND : TL_ERR_IO, "cannot open the checkpoint %s: %s", path,
-                       strerror(reason));
+        return tl_fail(error, reason == ENOENT ? TL_ERR_NOT_FOUND : TL_ERR_IO, "cannot open the checkpoint %s: %s",
+                       path, strerror(reason));
     }
     tl_status status = TL_OK;
     r->length = (uint64_t)st.st_size;
@@ -130,16 +131,17 @@ static char *shape_text(const uint64_t *size, int ndim, char *buffer, size_t byt
 }
 
 /* One entry of the table against the tensor that should be there. */
-static tl_status check_entry(const reader *r, const unsigned char *at, const unsigned char *want, const tl_ckpt_entry *e) {
+static tl_status check_entry(const reader *r, const unsigned char *at, const unsigned char *want,
+                             const tl_ckpt_entry *e) {
     size_t length = strlen(e->name), have = (size_t)tl_ckpt_get(at + 4, 4);
     const char *role = tl_ckpt_role_name(e->role);
     if (have != length || memcmp(at + TL_CKPT_ENTRY, e->name, length) != 0 || at[0] != want[0])
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s holds the %s of \"%.*s\" where this model has the %s of \"%s\"", r->path,
-                       tl_ckpt_role_name((tl_ckpt_role)at[0]), (int)(have < length + 1 ? have : length),
+        return tl_fail(r->error, TL_ERR_FORMAT, "%s holds the %s of \"%.*s\" where this model has the %s of \"%s\"",
+                       r->path, tl_ckpt_role_name((tl_ckpt_role)at[0]), (int)(have < length + 1 ? have : length),
                        (const char *)at + TL_CKPT_ENTRY, role, e->name);
     if (at[1] != want[1])
-        return tl_fail(r->error, TL_ERR_DTYPE, "%s holds the %s of %s in %s; this run has it in %s", r->path, role, e->name,
-                       at[1] < TL_DTYPE_COUNT ? tl_dtype_name((tl_dtype)at[1]) : "an unknown number format",
+        return tl_fail(r->error, TL_ERR_DTYPE, "%s holds the %s of %s in %s; this run has it in %s", r->path, role,
+                       e->name, at[1] < TL_DTYPE_COUNT ? tl_dtype_name((tl_dtype)at[1]) : "an unknown number format",
                        tl_dtype_name((tl_dtype)want[1]));
     if (at[2] != want[2] || memcmp(at + 8, want + 8, 64) != 0) {
         uint64_t a[8], b[8];
@@ -153,10 +155,10 @@ static tl_status check_entry(const reader *r, const unsigned char *at, const uns
                        shape_text(b, want[2], text_b, sizeof text_b));
     }
     if (memcmp(at + 72, want + 72, 16) != 0)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s says %s lies at byte %llu with %llu bytes; it must lie at %llu with %llu",
-                       r->path, e->name, (unsigned long long)tl_ckpt_get(at + 72, 8),
-                       (unsigned long long)tl_ckpt_get(at + 80, 8), (unsigned long long)e->offset,
-                       (unsigned long long)e->bytes);
+        return tl_fail(r->error, TL_ERR_FORMAT,
+                       "%s says %s lies at byte %llu with %llu bytes; it must lie at %llu with %llu", r->path, e->name,
+                       (unsigned long long)tl_ckpt_get(at + 72, 8), (unsigned long long)tl_ckpt_get(at + 80, 8),
+                       (unsigned long long)e->offset, (unsigned long long)e->bytes);
     return TL_OK;
 }
 

@@ -139,7 +139,8 @@ tl_status tl_run_file_real(const tl_run_file *file, const char *path, double low
         return wrong(file, path, "a number", at, error);
     double found = json_number_value(at);
     if (!(found >= low && found <= high))
-        return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" is %g; %g to %g would work", file->name, path, found, low, high);
+        return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" is %g; %g to %g would work", file->name, path, found, low,
+                       high);
     *value = found;
     return TL_OK;
 }

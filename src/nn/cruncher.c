@@ -20,7 +20,8 @@ static bool cruncher_build(tl_net *net) {
 }
 
 static tl_tensor *cruncher_forward(tl_net *net, tl_tensor *input) {
-    tl_tensor *h = NULL; /* not the input itself: the repetition releases what it carries, and the input is the caller's */
+    tl_tensor *h =
+        NULL; /* not the input itself: the repetition releases what it carries, and the input is the caller's */
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
         tl_module_begin(net->ctx, "layers", r.index);
         tl_tensor *y = tl_linear(h ? h : input, net->blocks[r.index].mlp.up, NULL);

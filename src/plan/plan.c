@@ -255,7 +255,8 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->assumptions, &p->n_assumptions,
                      "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
                      (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
-    tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are kept; loss full");
+    if (o->model.family != TL_FAMILY_CRUNCHER)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are kept; loss full");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");

@@ -5,6 +5,17 @@
 #include "tally/plan.h"
 
 void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) TL_PRINTF(3, 4);
+/* What bounds an op: seconds at these rates. machine: products at the rates measured by shape; else at peak. */
+typedef struct tl_plan_rates {
+    const tl_machine *machine;
+    double peak, bandwidth, link;
+} tl_plan_rates;
+typedef struct tl_plan_op_seconds {
+    double compute, memory, sent;
+} tl_plan_op_seconds;
+void tl_plan_op_time(const tl_plan_rates *rates, const tl_op_entry *entry, tl_plan_op_seconds *seconds);
+/* Of the devices' memory; 0: unknown. */
+double tl_plan_bandwidth(const tl_devices *devices, const tl_machine *machine);
 /* Time, bound, cost of the step that `run` logged. */
 void tl_plan_time(const tl_plan_options *options, tl_plan_run *run, tl_plan *plan);
 

@@ -247,13 +247,12 @@ static tl_status other_device(advisor *a, bool *fits, tl_error *error) {
 
 /* Those that fit first, each part in the order found. */
 static void rank(tl_plan_advice *advice) {
-    tl_plan_suggestion sorted[TL_PLAN_SUGGESTIONS];
-    int n = 0;
-    for (int want = 1; want >= 0; want--)
-        for (int i = 0; i < advice->count; i++)
-            if (advice->list[i].fits == (want == 1))
-                sorted[n++] = advice->list[i];
-    memcpy(advice->list, sorted, (size_t)n * sizeof sorted[0]);
+    for (int i = 1; i < advice->count; i++)
+        for (int j = i; j > 0 && advice->list[j].fits && !advice->list[j - 1].fits; j--) {
+            tl_plan_suggestion swap = advice->list[j];
+            advice->list[j] = advice->list[j - 1];
+            advice->list[j - 1] = swap;
+        }
 }
 
 tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl_plan_advice *advice, tl_error *error) {

@@ -47,41 +47,38 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int6
     *usable = visible > *context ? visible - *context : 0;
 }
 
+void tl_plan_op_time(const tl_plan_rates *r, const tl_op_entry *e, tl_plan_op_seconds *t) {
+    double rate = r->machine && e->m > 0 ? tl_machine_product_rate(r->machine, e->dtype, e->m, e->n, e->k) : 0;
+    if (rate <= 0)
+        rate = r->peak;
+    double bytes = tl_u128_double(e->read.count) + tl_u128_double(e->written.count);
+    t->compute = rate > 0 ? tl_u128_double(e->matmul.count) / rate : 0;
+    t->memory = r->bandwidth > 0 ? bytes / r->bandwidth : 0;
+    t->sent = r->link > 0 ? tl_u128_double(e->sent.count) / r->link : 0;
+}
+
 typedef struct clock {
-    const tl_plan_options *o;
-    double peak, bandwidth, link;
+    tl_plan_rates rates;
     double compute, memory, communication;
 } clock;
 
-static double product_rate(const clock *c, const tl_op_entry *e) {
-    if (c->o->devices.here && c->o->machine && e->m > 0) {
-        double rate = tl_machine_product_rate(c->o->machine, e->dtype, e->m, e->n, e->k);
-        if (rate > 0)
-            return rate;
-    }
-    return c->peak;
-}
-
 static bool add_op(void *user, const tl_op_entry *e) {
     clock *c = user;
-    double rate = product_rate(c, e);
-    double compute = rate > 0 ? tl_u128_double(e->matmul.count) / rate : 0;
-    double bytes = tl_u128_double(e->read.count) + tl_u128_double(e->written.count);
-    double memory = c->bandwidth > 0 ? bytes / c->bandwidth : 0;
-    double sent = c->link > 0 ? tl_u128_double(e->sent.count) / c->link : 0;
-    if (sent > 0)
-        c->communication += sent > memory ? sent : memory;
-    else if (compute >= memory)
-        c->compute += compute;
+    tl_plan_op_seconds t;
+    tl_plan_op_time(&c->rates, e, &t);
+    if (t.sent > 0)
+        c->communication += t.sent > t.memory ? t.sent : t.memory;
+    else if (t.compute >= t.memory)
+        c->compute += t.compute;
     else
-        c->memory += memory;
+        c->memory += t.memory;
     return true;
 }
 
-static double bandwidth_of(const tl_plan_options *o) {
-    if (!o->devices.here)
-        return o->devices.accelerator ? o->devices.accelerator->bandwidth : 0;
-    return o->machine && o->machine->n_levels > 0 ? o->machine->level[o->machine->n_levels - 1].bytes_per_s : 0;
+double tl_plan_bandwidth(const tl_devices *devices, const tl_machine *machine) {
+    if (!devices->here)
+        return devices->accelerator ? devices->accelerator->bandwidth : 0;
+    return machine && machine->n_levels > 0 ? machine->level[machine->n_levels - 1].bytes_per_s : 0;
 }
 
 static void note_time(const tl_plan_options *o, tl_plan *p) {
@@ -126,17 +123,18 @@ static void whole_run(const tl_plan_options *o, tl_plan *p) {
 }
 
 void tl_plan_time(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
-    clock c = {.o = o};
+    clock c = {.compute = 0};
     p->peak_flop_per_s =
         o->peak > 0 ? o->peak
                     : tl_plan_peak_rate(&o->devices, o->machine, o->precision, p->peak_source, sizeof p->peak_source);
     if (o->peak > 0)
         snprintf(p->peak_source, sizeof p->peak_source, "given by hand");
-    c.peak = p->peak_flop_per_s;
-    c.bandwidth = bandwidth_of(o);
-    c.link = o->devices.accelerator ? o->devices.accelerator->link_bandwidth : 0;
+    c.rates.machine = o->devices.here ? o->machine : NULL;
+    c.rates.peak = p->peak_flop_per_s;
+    c.rates.bandwidth = tl_plan_bandwidth(&o->devices, o->machine);
+    c.rates.link = o->devices.accelerator ? o->devices.accelerator->link_bandwidth : 0;
     p->measured_rates = o->devices.here && o->machine && o->machine->n_shapes > 0;
-    if (c.peak > 0) {
+    if (c.rates.peak > 0) {
         tl_ledger_each_op(run->ctx, add_op, &c);
         p->compute_seconds = c.compute;
         p->memory_seconds = c.memory;
@@ -144,7 +142,7 @@ void tl_plan_time(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
         p->roofline_seconds = p->step_seconds = c.compute + c.memory + c.communication;
         double model = tl_u128_double(o->causal ? p->per_step_causal : p->per_step);
         if (o->mfu > 0)
-            p->step_seconds = model / (c.peak * (double)p->devices * o->mfu);
+            p->step_seconds = model / (c.rates.peak * (double)p->devices * o->mfu);
         if (c.compute >= c.memory && c.compute >= c.communication)
             p->bound = TL_BOUND_COMPUTE;
         else

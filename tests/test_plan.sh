@@ -1,0 +1,214 @@
+#!/bin/sh
+# tally plan, fit and op as people and scripts meet them: answers, JSON fields, exit statuses, refusals, hostile input, and the
+# bar of the 405B plan. Expected values: shared/CLI.md (fields, statuses), shared/UX.md (the bill), issue 2 (the bars),
+# shared/data/models.csv (parameters), and the arithmetic beside each case.
+set -u
+TALLY=${TALLY:-build/tally}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+LC_ALL=C.UTF-8
+export LC_ALL
+unset COLUMNS NO_COLOR
+# No measurement of this machine stands in: time here is unknown.
+XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME
+
+passed_or() { # NAME, status of the test before
+    if [ "$2" -eq 0 ]; then echo "ok $1"; else
+        sed 's/^/# out: /' "$work/out" | head -20
+        sed 's/^/# err: /' "$work/err" | head -20
+        echo "not ok $1"
+    fi
+}
+run() {
+    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    ran=$?
+    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
+        sed 's/^/# /' "$work/err" | head -20
+        echo "not ok sanitizers are silent"
+    fi
+    return $ran
+}
+# gives NAME STATUS TEXT ARGUMENT...: exits so and says TEXT on stdout.
+gives() {
+    name=$1 status=$2 text=$3
+    shift 3
+    run "$@"
+    code=$?
+    tr -s '\n ' '  ' <"$work/out" >"$work/flat"
+    [ $code -eq "$status" ] && grep -qF -- "$text" "$work/out" "$work/flat"
+    passed_or "$name" $?
+}
+refuses() { # NAME TEXT ARGUMENT...: exit 2, TEXT on stderr, nothing on stdout.
+    name=$1 text=$2
+    shift 2
+    run "$@"
+    code=$?
+    [ $code -eq 2 ] && grep -qF -- "$text" "$work/err" && [ ! -s "$work/out" ]
+    passed_or "$name" $?
+}
+gives_json() { # NAME STATUS PATTERN ARGUMENT...: JSON of this schema that holds the pattern (an ERE), blanks taken out
+    name=$1 status=$2 pattern=$3
+    shift 3
+    run "$@" --json
+    code=$?
+    tr -d '\n ' <"$work/out" >"$work/flat"
+    if command -v python3 >/dev/null 2>&1; then python3 -m json.tool "$work/out" >/dev/null 2>&1 || code=99; fi
+    [ $code -eq "$status" ] && grep -q '^{"schema":"tally/1","verb":"' "$work/flat" && grep -qE -- "$pattern" "$work/flat"
+    passed_or "$name" $?
+}
+
+# ---- plan
+gives "plan: it fits" 0 "fits: needs" plan gpt2 -g H100
+gives "plan: parameters, every digit" 0 "124,439,808 parameters" plan gpt2 -g H100
+gives "plan: the moment of the peak" 0 "peak at backward, loss, cross_entropy_backward (src/nn/layers.c:" plan gpt2 -g H100
+gives "plan: the runner-up" 0 "runner-up: " plan gpt2 -g H100
+gives "plan: both conventions" 0 "attention causal" plan gpt2 -g H100
+gives "plan: MFU with its peak, dtype, dense, and how attention counts" 0 \
+    "0.400 (full attention; HFU 0.400) of 989.4 TFLOP/s, H100-SXM5-80GB bf16 dense" plan gpt2 -g H100 --mfu 0.4
+gives "plan: causal changes the convention" 0 "(causal attention; HFU" plan gpt2 -g H100 --flops causal
+gives "plan: a bound without an MFU" 0 "MFU at most" plan gpt2 -g H100
+gives "plan: assumptions" 0 "assumed --precision bf16-mixed; --optim adamw; --seq 1024, the model's context" plan gpt2 -g H100
+gives "plan: what it leaves out" 0 "leaves out allocator slack" plan gpt2 -g H100
+gives "plan: the command that says the same" 0 \
+    "tally plan gpt2 -g H100 --seq 1024 --micro-batch 1 --precision bf16-mixed --optim adamw --flops full" plan gpt2 -g H100
+gives "plan: something comes next" 0 "next:" plan gpt2 -g H100
+gives "plan: the whole run and its price" 0 "at \$4.00/h)" plan gpt2 -g H100 -t 10B --mfu 0.4 --price 4
+gives "plan: here without a measurement says so" 0 "next: tally machine" plan smollm2-135m --seq 64
+gives "plan: iec" 0 "GiB" plan gpt2 -g H100 --units iec
+gives "plan: csv is raw" 0 "optim,995518464," plan gpt2 -g H100 --format csv
+gives "plan: md" 0 "| optim | 995,518,464 |" plan gpt2 -g H100 --format md
+gives "plan: what does not fit exits with 3" 3 "does not fit: needs" plan llama-3-8b -g A100-80G
+gives "plan: and says what is missing" 3 "missing" plan llama-3-8b -g A100-80G
+gives "plan: and what would help" 3 "1 --micro-batch 1 --global-batch 32 " plan gpt2-xl -g A100-40G --micro-batch 32 --seq 1024
+gives "plan: and prints the whole account all the same" 3 "attention causal" plan llama-3-8b -g A100-80G
+gives "plan: 405B says that nothing helps" 3 "no single-device option helps" plan llama-3.1-405b --optim adamw -g 8xH100
+gives "plan: cruncher has samples, no tokens" 0 "forward/sample" plan cruncher -g H100
+run plan gpt2 -g H100 --peak 1979e12
+[ $? -eq 0 ] && grep -q 'WITH 2:4 sparsity' "$work/err"
+passed_or "plan: a sparse peak by hand is recognised" $?
+
+# 124,439,808 (FAULTS.md); 2, 4 and 8 bytes of it
+P='"parameters":124439808,"parameters_active":124439808,"parameters_non_embedding":85056000'
+gives_json "plan: JSON, model" 0 "\"model\":\\{\"name\":\"gpt2\",$P\\}" plan gpt2 -g H100
+gives_json "plan: JSON, flops" 0 '"flops":\{"forward_per_token":284812800,"per_token":854438400,"per_step":874944921600,"hardware_per_step":874944921600,"attention":"full","convention":"' plan gpt2 -g H100
+gives_json "plan: JSON, causal" 0 '"attention":"causal"' plan gpt2 -g H100 --flops causal
+gives_json "plan: JSON, memory" 0 '"memory":\{"device":"H100-SXM5-80GB","capacity_bytes":85899345920,"usable_bytes":[0-9]*,"fits":true,"peak_bytes":[0-9]*,"peak_phase":"backward"' plan gpt2 -g H100
+gives_json "plan: JSON, categories" 0 '"by_category":\{"param":248879616,"grad":[0-9]*,"master":497759232,"optim":995518464,"saved":[0-9]*,"work":[0-9]*,"cache":0,"data":8192,"comm":0\}' plan gpt2 -g H100
+gives_json "plan: JSON, outside and stages" 0 '"outside":\{"context":[0-9]*\},"stages":\[\{"stage":0,"peak_bytes":[0-9]*' plan gpt2 -g H100
+gives_json "plan: JSON, the largest micro-batch" 0 '"max_micro_batch":[1-9]' plan gpt2 -g H100
+gives_json "plan: JSON, layout" 0 '"layout":\{"devices":8,"tp":1,"pp":1,"vpp":1,"cp":1,"ep":1,"dp":8,"zero":0,"micro_batch":2,"global_batch":64,"seq":512,"accumulation":4' plan gpt2 -g 8xH100 --micro-batch 2 --global-batch 64 --seq 512
+gives_json "plan: JSON, time" 0 '"time":\{"step_seconds":[0-9.e-]*,"tokens_per_second":[0-9.e+]*,"mfu":0\.(4|39999)[0-9]*,"hfu":0\.(4|39999)[0-9]*,' plan gpt2 -g H100 --mfu 0.4
+gives_json "plan: JSON, cost" 0 '"cost":\{"device_hours":[0-9.]*,"currency":"USD","amount":' plan gpt2 -g H100 -t 1B
+gives_json "plan: JSON, suggestions" 3 '"suggestions":\[\{"change":"--micro-batch1--global-batch32","peak_bytes":[0-9]*,"step_seconds":[0-9.e-]*,"arena_bytes":[0-9]*,"fits":true' plan gpt2-xl -g A100-40G --micro-batch 32
+gives_json "plan: JSON, over" 3 '"over_bytes":[0-9]*,"state_bytes":6493654220800,"state_alone_exceeds":true' plan llama-3.1-405b -g 8xH100
+run plan smollm2-135m --seq 64 --json
+[ $? -eq 0 ] && ! grep -q '"time":' "$work/out" && grep -q 'unknown until' "$work/out"
+passed_or "plan: JSON leaves out the time it cannot know, and says so" $?
+run plan gpt2 -g H100 --json
+! grep -q '"cost":' "$work/out" && grep -q 'time.total_seconds and cost' "$work/out"
+passed_or "plan: JSON without tokens names what is left out" $?
+
+refuses "plan: a model is needed" "it needs MODEL" plan
+refuses "plan: an unknown model gets the nearest" "gpt2" plan gpt22
+refuses "plan: ZeRO by name" "--zero 3 is not done by \`plan'" plan gpt2 --zero 3
+refuses "plan: tensor parallel by name" "--tp 2 is not done" plan gpt2 --tp 2
+refuses "plan: dp is the devices" "plain data parallel" plan gpt2 -g 8xH100 --dp 4
+gives "plan: dp that is the devices" 0 "8 devices" plan gpt2 -g 8xH100 --dp 8
+refuses "plan: flash attention by name" "--attention flash" plan gpt2 --attention flash
+refuses "plan: fp16-mixed by name" "fp16-mixed is not done" plan gpt2 --precision fp16-mixed
+refuses "plan: several of here" "one device" plan gpt2 -g 2xhere
+refuses "plan: a global batch that cannot be" "a multiple of 8" plan gpt2 -g 8xH100 --global-batch 9
+refuses "plan: clip 0" "more than 0" plan gpt2 -g H100 --clip 0
+refuses "plan: clip is a number" "--clip" plan gpt2 -g H100 --clip x
+run plan gpt2 -g H100 --seq 1025
+[ $? -eq 1 ] && grep -q '1024' "$work/err"
+passed_or "plan: more than the learned positions names them" $?
+
+# Hostile: ends by itself with 1, 2 or 3, never by a signal.
+i=0
+for value in "" " " -1 0 1e400 nan 9223372036854775807 9223372036854775808 1099511627776 99999999999999999999999 '%s%n' "$(printf '\377')"; do
+    for option in --seq --micro-batch --global-batch --tokens --clip --gpus --precision --optim --mfu --flops --peak; do
+        i=$((i + 1))
+        run plan gpt2 "$option=$value"
+        code=$?
+        case "$code:$option:$value" in
+        1:* | 2:* | 3:*) ;;
+        0:--tokens:* | 0:--clip:* | 0:--peak:*) ;; # large and yet a number
+        *)
+            echo "# exit $code: $option=$value"
+            echo "not ok hostile plan value $i" ;;
+        esac
+    done
+    for what in batch context devices nothing; do
+        run fit $what "$value"
+        code=$?
+        [ $code -eq 1 ] || [ $code -eq 2 ] || echo "not ok hostile fit $what $value ($code)"
+    done
+    for what in "linear $value 4" "attention 4 $value 64" "block gpt2 8 2 $value" "$value"; do
+        run op "$what"
+        code=$?
+        case "$code:$value" in 1:* | 2:*) ;; 0:1099511627776) ;; *) echo "not ok hostile op $what ($code)" ;; esac
+    done
+done
+echo "ok $i hostile values of plan"
+printf '{"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4, "vocab_size": 100, "n_positions": 32}' >"$work/it's a.json"
+gives "plan: a config.json, quoted for the shell" 0 "'\\''s a.json'" plan "$work/it's a.json" -g H100
+
+# ---- fit
+gives "fit batch" 0 "micro-batch " fit batch gpt2-xl -g A100-80G
+gives "fit context: learned positions are the limit" 0 "1,024 tokens" fit context gpt2 -g H100
+gives "fit devices: one" 0 "1 device" fit devices gpt2 -g 8xH100
+gives "fit devices: none, and why" 3 "plain data parallel keeps" fit devices llama-3-70b -g 8xH100
+gives_json "fit batch: JSON" 0 '"what":"batch","value":[1-9][0-9]*,"peak_bytes":[0-9]*,"capacity_bytes":85899345920,"formula":"' fit batch gpt2 -g H100
+gives_json "fit context: JSON" 0 '"what":"context","value":1024,' fit context gpt2 -g H100
+gives_json "fit devices: JSON, none is null" 3 '"what":"devices","value":null,' fit devices llama-3-70b -g H100
+run fit batch gpt2-xl -g A100-80G
+best=$(sed -n 's/^micro-batch \([0-9]*\) .*/\1/p' "$work/out")
+run plan gpt2-xl -g A100-80G --micro-batch "$best"
+[ $? -eq 0 ]
+passed_or "fit batch: it fits" $?
+run plan gpt2-xl -g A100-80G --micro-batch $((best + 1))
+[ $? -eq 3 ]
+passed_or "fit batch: one more does not" $?
+refuses "fit batch: needs a model" "needs a MODEL" fit batch
+refuses "fit batch: the batch is what it finds" "leave it out" fit batch gpt2 --micro-batch 3
+refuses "fit context: the sequence is what it finds" "leave it out" fit context gpt2 --seq 3
+refuses "fit model: --seq changes nothing" "changes nothing" fit model --seq 3
+refuses "fit model: an argument too many" "one argument too many" fit model gpt2
+
+# ---- op: UX.md
+gives "op: the sketch, FLOPs" 0 "forward 2.10 M/token + backward 4.19 M = 6.29 M, 6 per parameter" op "linear 1024 1024" --on H100
+gives "op: the sketch, intensity" 0 "intensity 455 FLOP/B ≥ ridge 295 → compute-bound; 8.68 us at peak" op "linear 1024 1024" --on H100 --tokens 4096
+gives "op: as words" 0 "1,048,576 parameters (+ bias 1,024)" op linear 1024 1024 bias --on H100
+gives "op: fp32 under AdamW" 0 "16.0 MiB built | 32.0 MiB after backward | 64.0 MiB after the step" op "linear 2048 2048" --precision fp32 --units iec
+gives "op: without a device" 0 "name a device, --on H100" op "linear 8 8"
+gives "op: csv" 0 "forward,8589934592,8589934592,0,0,10485760,8388608," op "linear 1024 1024" --on H100 --format csv
+gives_json "op: JSON" 0 '"flops":\{"forward_per_token":2097152,"backward_per_token":4194304,"per_parameter":6(\.0)?,' op "linear 1024 1024" --on H100
+gives_json "op: JSON, bytes" 0 '"bytes":\{"param":2097152,"grad":2097152,"master":4194304,"optim":8388608,"inference":2097152,"training":16777216,' op "linear 1024 1024"
+refuses "op: an unknown one lists the grammar" "linear I O [bias]; matmul M K N" op "conv 3 3"
+refuses "op: one device" "an op runs on one device" op "gelu 8" --on 8xH100
+refuses "op: an unknown device" "--on:" op "gelu 8" --on H1000
+refuses "op: gpus is for plan" "does not take --gpus" op "gelu 8" -g H100
+
+# ---- the bar: all 126 layers of 405B in under 100 ms and 64 MB as a whole process
+gnu_time=/usr/bin/time
+if [ -n "${SANITIZE:-}" ]; then
+    echo "skip the 405B bar: a sanitizer is no measure"
+elif [ -x $gnu_time ]; then
+    best_ms=100000 kilobytes=0
+    for _ in 1 2 3 4 5 6 7 8; do
+        started=$(date +%s%N)
+        $gnu_time -f '%M' -o "$work/time" "$TALLY" plan llama-3.1-405b --optim adamw -g 8xH100 >"$work/out" 2>"$work/err"
+        ms=$((($(date +%s%N) - started) / 1000000))
+        [ $ms -ge $best_ms ] || best_ms=$ms
+        kilobytes=$(tail -n 1 "$work/time")
+    done
+    echo "# llama-3.1-405b, 126 layers, T = 131072: $best_ms ms (best of 8), $kilobytes kB"
+    [ "$kilobytes" -lt 64000 ]
+    passed_or "405B: under 64 MB as a whole process ($kilobytes kB)" $?
+    [ $best_ms -lt 100 ]
+    passed_or "405B: under 100 ms as a whole process ($best_ms ms)" $?
+else
+    echo "skip the 405B bar: no $gnu_time here"
+fi
