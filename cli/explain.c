@@ -87,7 +87,7 @@ static int set_sizes(const tl_cli *cli, const char *text, tl_model *m) {
             return tl_usage(cli, "--set \"%.80s\" ends with a comma", text);
     }
     follow(m, &before, f);
-    return tl_model_check(m, &error) == TL_OK ? TL_EXIT_OK : tl_failed(cli, &error);
+    return tl_model_check(m, &error) == TL_OK ? TL_EXIT_OK : tl_usage(cli, "--set: %s", error.message);
 }
 
 /* ---- the run -------------------------------------------------------------------------------------------------- */
@@ -201,10 +201,20 @@ static int run(tl_cli *cli) {
 
 /* ---- params --------------------------------------------------------------------------------------------------- */
 
+/* What belongs to a layer: "85M in blocks". */
+static tl_u128 in_blocks(const tl_explain_sum *sum) {
+    tl_u128 value = 0;
+    for (int i = 0; i < sum->count; i++)
+        if (strchr(sum->term[i].pattern, '*'))
+            value += sum->term[i].value;
+    return value;
+}
+
 static int params_out(const tl_explained *e, const tl_explain_sum *sum, const tl_parameter_count *count) {
     const tl_cli *cli = e->cli;
     const tl_poly *const formulas[] = {sum->formula, NULL};
-    char value[TL_TEXT], other[TL_TEXT], third[TL_TEXT], rest[2048];
+    char value[TL_TEXT], other[TL_TEXT], third[TL_TEXT], fourth[TL_TEXT], rest[2048];
+    int at = 0;
     if (cli->format == TL_FORMAT_JSON) {
         tl_json *json = tl_cli_json_open(cli);
         if (!json)
@@ -212,6 +222,7 @@ static int params_out(const tl_explained *e, const tl_explain_sum *sum, const tl
         tl_explained_json(json, "params", "parameters", sum, formulas);
         tl_json_put_integer(json, "untied", count->untied);
         tl_json_put_integer(json, "non_embedding", count->non_embedding);
+        tl_json_put_unsigned(json, "in_blocks", in_blocks(sum));
         tl_explained_assumed_json(e, &e->run, json);
         return tl_cli_json_close(cli, json);
     }
@@ -220,11 +231,15 @@ static int params_out(const tl_explained *e, const tl_explain_sum *sum, const tl
     snprintf(rest, sizeof rest, "= %s", tl_explained_text(&e->run, sum->formula, 0));
     tl_out_answer(cli, tl_explained_value(sum->value, value), rest);
     tl_explained_symbols_out(e, &e->run, formulas);
+    at = snprintf(rest, sizeof rest, "embedding %s; ",
+                  e->options.model.tied ? "counted once (tied)" : "and head are two tensors (untied)");
     if (count->untied != count->unique)
-        tl_out_item(cli, "unique", "embedding counted once (tied); counted again as the head: %s",
-                    tl_explained_value((tl_u128)count->untied, other));
-    tl_out_item(cli, "other", "non-embedding %s (without token and position tables%s)",
-                tl_explained_value((tl_u128)count->non_embedding, third), e->options.model.tied ? "" : " and head");
+        at += snprintf(rest + at, sizeof rest - (size_t)at, "counted again as the head: %s; ",
+                       tl_explained_value((tl_u128)count->untied, other));
+    tl_out_item(cli, "counted", "%snon-embedding %s; in the %lld blocks %s",
+                e->options.model.family == TL_FAMILY_CRUNCHER ? "" : rest,
+                tl_explained_value((tl_u128)count->non_embedding, third), (long long)e->options.model.layers,
+                tl_explained_value(in_blocks(sum), fourth));
     tl_explained_shares_out(e, "shares", sum);
     if (e->steps)
         tl_explained_steps_out(e, NULL, sum);

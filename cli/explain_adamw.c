@@ -37,8 +37,7 @@ static void expressions_out(const tl_explained *e, const tl_explain_adamw *a) {
     if (a->has_gate)
         tl_out_item(cli, "", "ungated: P = %s\n= %s", tl_explained_text(&a->ungated, a->params_ungated.formula, 0),
                     tl_explained_value(a->params_ungated.value, value));
-    tl_out_item(cli, "activations", "4·(%s)\n= 4·%s at B = 1",
-                tl_explained_text(&a->ungated, a->activations.formula, 0),
+    tl_out_item(cli, "activation", "4·(%s)\n= 4·%s at B = 1", tl_explained_text(&a->ungated, a->activations.formula, 0),
                 tl_explained_value(a->activations.value, value));
     tl_out_item(cli, "",
                 "the handout's list: outputs of the norms, QKV, QKᵀ, softmax, AV, output projection, W1, "

@@ -46,7 +46,7 @@ static tl_status flops_make(const tl_explained *e, tl_flops *f, tl_error *error)
     if (run->train.accumulation > 1)
         tokens = tl_poly_mul(space, tokens, tl_poly_symbol(space, "A", run->train.accumulation, NULL));
     f->per_token = tl_poly_div(space, f->all.formula, tokens);
-    return TL_OK;
+    return tl_explain_check(run, "the FLOPs per token", f->per_token, f->all.value / f->tokens, error);
 }
 
 static void six_out(const tl_explained *e, const tl_flops *f) {
@@ -82,21 +82,27 @@ static void flops_text(const tl_explained *e, const tl_flops *f) {
                 tl_u128_double(f->backward.value) / tl_u128_double(f->forward.value));
     tl_out_item(cli, f->words ? "per token" : "per row", "%s\n= %s",
                 tl_explained_value(f->all.value / f->tokens, value), tl_explained_text(run, f->per_token, 0));
-    tl_out_item(cli, e->options.causal ? "full" : "causal", "%s a step by the %s convention (%.2f %%)\n= %s",
-                tl_explained_value(f->other.value, value), e->options.causal ? "full T·T" : "causal T·(T + 1)/2",
-                100 * tl_explained_share(f->other.value, f->all.value), tl_explained_text(run, f->other.formula, 0));
+    if (f->words)
+        tl_out_item(cli, e->options.causal ? "full" : "causal", "%s a step by the %s convention (%.2f %%)\n= %s",
+                    tl_explained_value(f->other.value, value), e->options.causal ? "full T·T" : "causal T·(T + 1)/2",
+                    100 * tl_explained_share(f->other.value, f->all.value),
+                    tl_explained_text(run, f->other.formula, 0));
     six_out(e, f);
-    tl_explained_shares_out(e, "forward", &f->forward);
+    tl_explained_shares_out(e, "shares", &f->forward);
     tl_explained_symbols_out(e, run, formulas);
     if (e->steps) {
         tl_explained_steps_out(e, "forward", &f->forward);
         tl_explained_steps_out(e, "backward", &f->backward);
         tl_out(cli, "\n");
     }
-    tl_out_item(cli, "counted",
-                "products only, a multiply-add as 2, attention %s: %s; a look-up costs 0, the head "
-                "always counts",
-                how, tl_text_flops(tl_u128_double(f->all.value), brief));
+    tl_text_flops(tl_u128_double(f->all.value), brief);
+    if (f->words)
+        tl_out_item(cli, "counted",
+                    "products only (%s), a multiply-add as 2; attention %s; a look-up costs 0, the head "
+                    "always counts",
+                    brief, how);
+    else
+        tl_out_item(cli, "counted", "products only (%s), a multiply-add as 2", brief);
     tl_explained_assumed_out(e, run);
     if (!e->steps)
         tl_out_item(cli, "next:", "tally explain %.100s flops --steps\n  (line by line)", e->asked);

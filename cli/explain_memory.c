@@ -70,26 +70,33 @@ static void phases_out(const tl_explained *e, const tl_bytes *b) {
     }
 }
 
+/* "T from 1 to 1,000,000" */
+static void range_text(const tl_explain_swap *s, int which, char *out, size_t size) {
+    char low[TL_TEXT], high[TL_TEXT];
+    snprintf(out, size, "%s from %s to %s", which ? "B" : "T", tl_text_grouped((tl_u128)s->lowest[which], low),
+             tl_text_grouped((tl_u128)s->highest[which], high));
+}
+
 static void swap_out(const tl_explained *e, const tl_bytes *b) {
     const tl_explain_swap *s = &b->phases, *m = &b->moments;
-    char place[320];
-    if (s->found) {
-        tl_out_item(e->cli, "swap", "%s takes over from %s at %s = %lld (at %lld it does not)",
+    char place[320], now[320], T[192] = "", B[192];
+    range_text(s, 1, B, sizeof B);
+    if (s->highest[0]) {
+        range_text(s, 0, T, sizeof T);
+        snprintf(T + strlen(T), sizeof T - strlen(T), ", nor for ");
+    }
+    if (s->found)
+        tl_out_item(e->cli, "swap", "%s takes the peak over from %s at %s = %lld (at %lld it does not)",
                     tl_phase_name(s->other.phase), tl_phase_name(s->now.phase), s->symbol, (long long)s->to,
                     (long long)s->from);
-    } else if (s->highest[0]) {
-        tl_out_item(e->cli, "swap", "no other phase takes over for T from %lld to %lld, nor B from %lld to %lld",
-                    (long long)s->lowest[0], (long long)s->highest[0], (long long)s->lowest[1],
-                    (long long)s->highest[1]);
-    } else {
-        tl_out_item(e->cli, "swap", "no other phase takes over for B from %lld to %lld", (long long)s->lowest[1],
-                    (long long)s->highest[1]);
-    }
-    if (m->found && (!s->found || m->to != s->to)) {
-        place_text(m->other.phase, m->other.pattern, m->other.op, place, sizeof place);
-        tl_out_item(e->cli, "", "the peak moves to %s at %s = %lld (found by running it)", place, m->symbol,
-                    (long long)m->to);
-    }
+    else
+        tl_out_item(e->cli, "swap", "no other phase takes the peak over for %s%s (the rest as it is)", T, B);
+    if (!m->found || (s->found && m->to == s->to && strcmp(m->symbol, s->symbol) == 0))
+        return;
+    place_text(m->other.phase, m->other.pattern, m->other.op, place, sizeof place);
+    place_text(m->now.phase, m->now.pattern, m->now.op, now, sizeof now);
+    tl_out_item(e->cli, "moves", "from %s, at %s = %lld still, to %s, at %s = %lld", now, m->symbol, (long long)m->from,
+                place, m->symbol, (long long)m->to);
 }
 
 static void memory_text(const tl_explained *e, const tl_bytes *b) {

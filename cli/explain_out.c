@@ -129,15 +129,23 @@ static void parts_text(const tl_plan_run *run, const tl_explain_term *t, char *o
     }
 }
 
+/* Is there more to say than the folded formula says? A lone class of N iterations is that formula. */
+static bool has_parts(const tl_plan_run *run, const tl_explain_term *t) {
+    return t->n_parts > 1 || (t->n_parts == 1 && strchr(tl_explained_text(run, t->part[0].times, 0), ' '));
+}
+
 static void step_out(const tl_explained *e, const tl_explain_sum *sum, const tl_explain_term *t) {
-    char value[TL_TEXT], parts[2048] = "";
-    if (t->n_parts > 1)
+    char value[TL_TEXT], plain[TL_U128_DIGITS], parts[2048] = "", put_in[4096] = "";
+    if (has_parts(sum->run, t))
         parts_text(sum->run, t, parts, sizeof parts);
     const char *formula = parts[0] ? parts : tl_explained_text(sum->run, t->formula, 0);
-    const char *bracket = t->what[0] && t->pattern[0] && strcmp(t->what, t->group) != 0 ? " " : "";
-    tl_out_item(e->cli, t->group, "%s%s%s%s%s\n= %s\n= %s   %.2f %%", t->pattern, bracket, bracket[0] ? t->what : "",
-                t->pattern[0] ? "\n= " : "", formula, tl_explained_text(sum->run, t->formula, TL_FORMULA_NUMBERS),
-                tl_explained_value(t->value, value), 100 * tl_explained_share(t->value, sum->value));
+    const char *numbers = tl_explained_text(sum->run, t->formula, TL_FORMULA_NUMBERS);
+    const char *what = t->what[0] && t->pattern[0] && strcmp(t->what, t->group) != 0 ? t->what : "";
+    if (strcmp(numbers, tl_u128_text(t->value, plain)) != 0) /* else the value says it */
+        snprintf(put_in, sizeof put_in, "\n= %.4000s", numbers);
+    tl_out_item(e->cli, t->group, "%s%s%s%s%s%s\n= %s   %.2f %%", t->pattern, what[0] ? " " : "", what,
+                t->pattern[0] ? "\n= " : "", formula, put_in, tl_explained_value(t->value, value),
+                100 * tl_explained_share(t->value, sum->value));
 }
 
 void tl_explained_steps_out(const tl_explained *e, const char *title, const tl_explain_sum *sum) {
@@ -198,7 +206,7 @@ void tl_explained_json(tl_json *json, const char *name, const char *unit, const 
         if (t->what[0])
             tl_json_put_string(json, "what", t->what);
         tl_json_put_string(json, "formula", tl_explained_text(sum->run, t->formula, 0));
-        if (t->n_parts > 1) {
+        if (has_parts(sum->run, t)) {
             parts_text(sum->run, t, parts, sizeof parts);
             tl_json_put_string(json, "unexpanded", parts);
         }

@@ -18,7 +18,7 @@ typedef struct row {
 
 static const row rows[TL_SET_COUNT] = {
     [TL_SET_MODEL] = {"model", -1, "gpt2:N=2,D=128,H=4", true},
-    [TL_SET_STEPS] = {"steps", -1, "1200", true},
+    [TL_SET_STEPS] = {"steps", -1, "700", true},
     [TL_SET_MINUTES] = {"minutes", -1, "", false},
     [TL_SET_MICRO_BATCH] = {"micro-batch", TL_OPTION_MICRO_BATCH, "256", true},
     [TL_SET_SEQ] = {"seq", TL_OPTION_SEQ, "11", true},
@@ -56,7 +56,7 @@ static int set_text(tl_train *t, tl_setting s, const char *text) {
     return TL_EXIT_OK;
 }
 
-/* {"task": "sums", "steps": 1200, …}: the options' names without their dashes. */
+/* {"task": "sums", "steps": 700, …}: the options' names without their dashes. */
 static int read_task_file(tl_train *t, const char *path, tl_run_file *file) {
     tl_error error = {TL_OK, ""};
     const char *task = tl_run_file_text(file, "task", &error), *key;
@@ -292,7 +292,7 @@ static const struct argp_option own_options[] = {
 #define OWN(index, name, argument, help)                                                                               \
     { name, TL_OWN(OWN_FIRST + index), argument, 0, help, 0 }
     OWN(0, "model", "MODEL", "gpt2:N=2,D=128,H=4 (default), llama:…, a config.json, a catalogue name"),
-    OWN(1, "steps", "N", "Optimizer steps (default 1200)"),
+    OWN(1, "steps", "N", "Optimizer steps (default 700)"),
     OWN(2, "minutes", "M", "No more minutes of training than this; fewer steps if need be"),
     OWN(3, "lr", "X", "Highest learning rate (default: adamw 2e-3, sgd 0.1, adagrad 1e-2)"),
     OWN(4, "weight-decay", "X", "Weight decay of matrices and embeddings (default 0.1)"),
@@ -315,7 +315,7 @@ const tl_verb tl_verb_train = {
     .arguments = "TASK",
     .words = "sums",
     .details = "TASK is `sums' (\"137+485=622\", made up as it goes, tested on sums it was never\n"
-               "shown) or FILE.json: {\"task\": \"sums\", \"steps\": 1200, …}, keys as the options.\n\n"
+               "shown) or FILE.json: {\"task\": \"sums\", \"steps\": 700, …}, keys as the options.\n\n"
                "Before the first step the run is planned on the device meta; one that cannot\n"
                "fit never starts (exit 3). The folder holds config.json, run.json, plan.json,\n"
                "metrics.jsonl, ledger.json, evaluation.json and checkpoint.tally. Ctrl-C\n"

@@ -507,9 +507,10 @@ static int bind(const tl_plan_run *run, const sizes *s, tl_binding *b) {
         }
         while (k < sizeof all / sizeof all[0] && strcmp(all[k].name, symbols[i].name) != 0)
             k++;
-        if (k == sizeof all / sizeof all[0])
+        if (k < sizeof all / sizeof all[0])
+            b[i] = (tl_binding){symbols[i].name, all[k].value};
+        else
             fail_msg("a symbol that is no size of the model: %s = %s", symbols[i].name, symbols[i].source);
-        b[i] = (tl_binding){symbols[i].name, all[k].value};
     }
     return n;
 }
@@ -608,13 +609,16 @@ static void formulas_predict_other_sizes(void **state) {
         tl_plan_options o = sized(family, tied, optim, &s);
         tl_plan_run base;
         start(&o, true, &base);
-        sizes to[24];
+        sizes to[32];
         int n = 0;
-        for (int i = 0; i < 20; i++)
+        for (int i = 0; i < 32; i++)
             to[i] = s;
         to[n++].N = 2;
         to[n++].N = 4;
         to[n++].N = 9;
+        to[n++].B = 1;
+        to[n++].T = 1;
+        to[n++].N = 1;
         to[n++].B = 2;
         to[n++].B = 13;
         to[n++].T = 9;
@@ -694,6 +698,26 @@ static void swaps_are_found_by_running(void **state) {
     print_message("%d of 3 change their phase\n", found);
 }
 
+static void wrong_formulas_are_errors(void **state) {
+    (void)state;
+    tl_model model = catalogue("cruncher");
+    tl_plan_options o = options_of(&model, 5, 1);
+    tl_plan_run run;
+    tl_error error = {0};
+    start(&o, true, &run);
+    tl_explain_sum p = params(&run), f = flops(&run, TL_PHASE_ALL, TL_EXPLAIN_MATMUL);
+    assert_int_equal(tl_explain_check(&run, "parameters", p.formula, 8256, &error), TL_OK);
+    assert_int_equal(tl_explain_check(&run, "parameters", p.formula, 8257, &error), TL_ERR_STATE);
+    assert_non_null(strstr(error.message, "8257"));
+    /* Of two layers the first is the odd one (its input needs no gradient), so that more layers come out right:
+     * 6·B·P − 2·B·D² with N = 7, D = 10, P = 7·100 + 10. */
+    tl_binding b[] = {{"N", 7}, {"D", 10}, {"B", 3}};
+    assert_u128(value_of(&run, f.formula, b, 3), 6 * 3 * 710 - 2 * 3 * 100, "more layers");
+    tl_explain_free(&p);
+    tl_explain_free(&f);
+    tl_plan_run_free(&run);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cs336_rows_are_exact),
@@ -708,6 +732,7 @@ int main(void) {
         cmocka_unit_test(cruncher_leaves_out_the_first_inputs_gradient),
         cmocka_unit_test(formulas_predict_other_sizes),
         cmocka_unit_test(swaps_are_found_by_running),
+        cmocka_unit_test(wrong_formulas_are_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,9 @@
  * its mirror (b, a) are held out together, by a hash of the two numbers that no seed enters: about one pair in sixteen.
  * Training draws from the others alone, so an exact answer to a held-out sum was computed, not remembered.
  *
- * Encoding, TL_SUMS_LENGTH characters: "137+485=622 ", as one writes it, most significant digit first, no zeros in front; a
- * blank ends an answer of three digits. The model learns the answer's characters only: all other targets are
- * TL_IGNORE_INDEX.
+ * Encoding, TL_SUMS_LENGTH characters: "137+485= 622" or "900+900=1800": digits in the usual order, the answer flush right
+ * in four places as in a column of sums, with a blank and no zero in front. The model learns the answer's four characters
+ * only: all other targets are TL_IGNORE_INDEX.
  */
 #ifndef TALLY_DATA_H
 #define TALLY_DATA_H
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define TL_SUMS_VOCAB 13 /* "0123456789+= ": the blank ends an answer and fills up longer sequences */
+#define TL_SUMS_VOCAB 13 /* "0123456789+= ": the blank also fills up longer sequences */
 #define TL_SUMS_QUESTION 8
 #define TL_SUMS_ANSWER 4
 #define TL_SUMS_LENGTH (TL_SUMS_QUESTION + TL_SUMS_ANSWER)

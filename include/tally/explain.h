@@ -36,6 +36,9 @@ typedef struct tl_explain_sum {
     tl_u128 value;
 } tl_explain_sum;
 void tl_explain_free(tl_explain_sum *sum);
+/* TL_OK if the formula evaluates to `value`; else the error says both. `name` says of what. */
+tl_status tl_explain_check(const tl_plan_run *run, const char *name, const tl_poly *formula, tl_u128 value,
+                           tl_error *error) TL_MUST_CHECK;
 
 /* Parameters by name, each tensor once. */
 tl_status tl_explain_params(const tl_plan_run *run, tl_explain_sum *sum, tl_error *error) TL_MUST_CHECK;

@@ -103,19 +103,18 @@ void tl_sums_held_out(const tl_sums *s, int64_t index, int *a, int *b) {
     *b = LOW + (int)(pair % NUMBERS);
 }
 
-/* "137+485=622 ": a blank after the answer where it has three digits says that it ends there. */
+/* "137+485= 622": the answer's digits stand in the same places whether it has three or four. */
 static void write_sum(int a, int b, int32_t text[TL_SUMS_LENGTH]) {
-    int sum = a + b, divisor = 100, at = TL_SUMS_QUESTION;
+    int sum = a + b, divisor = 100;
     for (int i = 0; i < 3; i++, divisor /= 10) {
         text[i] = a / divisor % 10;
         text[4 + i] = b / divisor % 10;
     }
     text[3] = PLUS;
     text[7] = EQUALS;
-    for (divisor = sum > 999 ? 1000 : 100; divisor > 0; divisor /= 10)
-        text[at++] = sum / divisor % 10;
-    if (at < TL_SUMS_LENGTH)
-        text[at] = BLANK;
+    divisor = 1000;
+    for (int i = 0; i < TL_SUMS_ANSWER; i++, divisor /= 10)
+        text[TL_SUMS_QUESTION + i] = sum < divisor ? BLANK : sum / divisor % 10;
 }
 
 void tl_sums_encode(int a, int b, int64_t seq, int32_t *tokens, int32_t *targets) {

@@ -35,19 +35,16 @@ static void append(int32_t *tokens, int64_t rows, int64_t length, const int64_t 
 static tl_sums_answer read_answer(int a, int b, const int32_t *row) {
     tl_sums_answer r = {.a = a, .b = b, .answer = 0};
     char written[TL_SUMS_ANSWER + 1];
-    int digits = 0;
     for (int i = 0; i < TL_SUMS_ANSWER; i++)
         written[i] = tl_sums_character(row[TL_SUMS_QUESTION + i]);
     written[TL_SUMS_ANSWER] = '\0';
-    for (; digits < TL_SUMS_ANSWER && written[digits] >= '0' && written[digits] <= '9'; digits++)
-        r.answer = r.answer * 10 + (written[digits] - '0');
-    bool ends = digits == TL_SUMS_ANSWER || (digits == TL_SUMS_ANSWER - 1 && written[digits] == ' ');
-    if (ends && digits < TL_SUMS_ANSWER)
-        written[digits] = '\0';
-    if (!ends || written[0] == '0')
+    const char *number = written + (written[0] == ' ');
+    for (const char *at = number; *at; at++)
+        r.answer = r.answer < 0 || *at < '0' || *at > '9' ? -1 : r.answer * 10 + (*at - '0');
+    if (*number == '0')
         r.answer = -1;
     r.right = r.answer == a + b;
-    snprintf(r.text, sizeof r.text, "%d+%d=%s", a, b, written);
+    snprintf(r.text, sizeof r.text, "%d+%d=%s", a, b, number);
     return r;
 }
 

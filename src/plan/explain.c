@@ -82,10 +82,15 @@ static tl_status finish_term(tl_gather *g, int i, bool parts, tl_error *error) {
     if (parts) {
         tl_fold_term more[TL_EXPLAIN_PARTS + 1];
         int n = tl_fold_terms(g->fold[i], more, TL_EXPLAIN_PARTS + 1);
-        if (n <= TL_EXPLAIN_PARTS) {
-            memcpy(t->part, more, (size_t)n * sizeof *more);
-            t->n_parts = n;
+        const tl_poly *sum = tl_poly_constant(g->ctx->space, 0);
+        for (int k = 0; k < n && n <= TL_EXPLAIN_PARTS; k++) {
+            t->part[t->n_parts++] = more[k];
+            sum = tl_poly_add(g->ctx->space, sum, tl_poly_mul(g->ctx->space, more[k].times, more[k].content));
         }
+        if (t->n_parts && sum != t->formula) /* interned: equal ones are one */
+            return tl_fail(error, TL_ERR_STATE,
+                           "%s %s: its classes do not add up to its formula: a fault of this program", t->pattern,
+                           t->what);
     }
     return tl_explain_check(g->sum->run, t->pattern[0] ? t->pattern : t->what, t->formula, t->value, error);
 }
@@ -188,7 +193,11 @@ tl_status tl_explain_grouped(const tl_explain_sum *sum, tl_explain_sum *groups, 
         groups->term[at].formula = tl_poly_add(ctx->space, groups->term[at].formula, from->formula);
         groups->term[at].value += from->value; /* below the total, which fits */
     }
-    return TL_OK;
+    tl_status status = TL_OK;
+    for (int i = 0; i < groups->count && status == TL_OK; i++)
+        status =
+            tl_explain_check(sum->run, groups->term[i].group, groups->term[i].formula, groups->term[i].value, error);
+    return status;
 }
 
 /* ---- parameters ---- */
@@ -282,7 +291,7 @@ tl_status tl_explain_flops(const tl_plan_run *run, tl_phase phase, tl_explain_co
     op_gather o = {.phase = phase, .which = which};
     tl_gather_begin(&o.g, run, sum);
     tl_ledger_each_op(run->ctx, gather_op, &o);
-    tl_status status = tl_gather_end(&o.g, "the count of operations", false, error);
+    tl_status status = tl_gather_end(&o.g, "the count of operations", true, error);
     if (status != TL_OK)
         return status;
     tl_counts c;
@@ -326,10 +335,13 @@ tl_status tl_explain_six_of(const tl_explain_sum *flops, const tl_explain_sum *p
     }
     six->idle_formula =
         tl_poly_sub(space, tl_poly_add(space, six->six_formula, six->attention_formula), flops->formula);
+    /* A parameter used in two products would make this negative; the check below refuses it. */
     six->idle = six->six + six->attention - flops->value;
-    if (six->six + six->attention < flops->value) /* a parameter used in more products than one */
-        six->idle = 0;
     if (tl_space_error(space)->status != TL_OK)
         return tl_fail(error, tl_space_error(space)->status, "%s", tl_space_error(space)->message);
-    return tl_explain_check(run, "6·P·tokens", six->six_formula, six->six, error);
+    tl_status status = tl_explain_check(run, "6·P·tokens", six->six_formula, six->six, error);
+    if (status == TL_OK)
+        status = tl_explain_check(run, "attention", six->attention_formula, six->attention, error);
+    return status == TL_OK ? tl_explain_check(run, "parameters in no product", six->idle_formula, six->idle, error)
+                           : status;
 }

@@ -20,9 +20,6 @@ void tl_gather_add(tl_gather *g, const char *pattern, const char *what, uint32_t
                    const tl_poly *formula);
 /* Folds, evaluates every term and the total, and compares; `name` says what it is in the message. */
 tl_status tl_gather_end(tl_gather *g, const char *name, bool parts, tl_error *error);
-/* TL_OK if the formula has this value; else the error says both. */
-tl_status tl_explain_check(const tl_plan_run *run, const char *name, const tl_poly *formula, tl_u128 value,
-                           tl_error *error);
 /* "h.3.attn" → "h.*.attn" */
 void tl_explain_pattern(const char *name, char *out, size_t size);
 
