@@ -477,8 +477,9 @@ static void announce(const run *r) {
 static void finish(run *r) {
     if (r->metrics)
         fclose(r->metrics); /* each line was flushed and checked */
+    if (r->meter)
+        tl_meter_on_peak(r->meter, NULL, NULL); /* it looks at the trainer */
     tl_trainer_free(r->trainer);
-    r->trainer = NULL;
     tl_ctx_free(r->ctx);
     tl_sums_free(r->sums);
     tl_meter_free(r->meter);
