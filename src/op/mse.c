@@ -1,7 +1,6 @@
 /* Mean of (a − b)². */
 #include "op/rows.h"
 
-
 static tl_status want_pair(tl_sig *sig) {
     tl_status status;
     if ((status = tl_sig_want_float(sig, 0)))
