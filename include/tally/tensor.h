@@ -167,11 +167,15 @@ void tl_module_end(tl_ctx *ctx);
  * Each iteration is a scope. tl_repeat_into ends the iteration's scope, handing y on as x. */
 typedef struct tl_repeat {
     tl_ctx *ctx;
-    int64_t count, index; /* index of the running iteration, from 0 */
+    int64_t count, run, index; /* iterations declared, and really run; index of the running one, from 0 */
     uint32_t id, outer;
     bool open;
 } tl_repeat;
 tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count);
+/* For a repetition whose iterations are all alike from the second on (micro-batches): on meta two run, and what the second
+ * one counts is booked count − 1 times. Memory needs no more: every later iteration repeats its moments. On a device that
+ * holds bytes all run. Must not lie in another condensed one. */
+tl_repeat tl_repeat_begin_condensed(tl_ctx *ctx, const char *symbol, int64_t count);
 bool tl_repeat_next(tl_repeat *repeat);
 void tl_repeat_into(tl_repeat *repeat, tl_tensor **x, tl_tensor *carried);
 /* Leaves the loop early: call it before `break`. */

@@ -62,6 +62,7 @@ typedef struct tl_product {
     bool accumulate;
     const char *bias; /* NULL, or n values of dtype added to each row */
     int64_t bias_stride;
+    bool *failed; /* NULL, or set when a library failed part-way through an accumulating product: C is then undefined */
 } tl_product;
 
 /* ---- attributes ---- */

@@ -52,6 +52,11 @@ tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least) {
                        tl_tensor_text(sig->in[input], text, sizeof text), at_least);
 }
 
+tl_status tl_product_failed(const tl_sig *sig) {
+    return tl_ctx_fail(sig->ctx, TL_ERR_STATE, "%s (%s): the product library failed part-way; the result is undefined",
+                       sig->op->name, sig->site);
+}
+
 bool tl_is_readable_matrix(const tl_tensor *x) {
     int rows = x->shape.ndim - 2, columns = rows + 1;
     bool many_rows = x->shape.dim[rows].size > 1, many_columns = x->shape.dim[columns].size > 1;

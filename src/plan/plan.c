@@ -60,6 +60,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .accumulation = global / per_micro,
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
+                                .condensed = !o->every_micro_batch,
                                 .clip = o->clip};
     return tl_precision_apply(o->precision, train, error);
 }
@@ -263,11 +264,14 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
+    tl_plan_note(p->leaves_out, &p->n_leaves_out, "what loading and saving a checkpoint holds for a moment");
     if (o->devices.count > 1)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
-static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes; }
+static bool fits(const tl_plan *p) {
+    return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes && p->init.bytes <= p->usable_bytes;
+}
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     tl_plan_largest found;

@@ -14,6 +14,7 @@ struct tl_op;
 typedef struct tl_place {
     tl_phase phase;
     uint32_t module, region;
+    int64_t times; /* how often what is booked here happens; 0 is once. More in a condensed repetition */
     const struct tl_op *op;
     const char *site;      /* the op's line */
     const char *user_site; /* the outermost module call's line, or the op's */
@@ -77,8 +78,9 @@ typedef struct tl_repeat_node {
     uint32_t outer; /* region it lies in */
     const char *symbol;
     int64_t count;
+    int64_t run; /* iterations that really run: count, or 2 in a condensed repetition */
     const tl_poly *formula;
-    uint32_t *regions; /* one per iteration */
+    uint32_t *regions; /* one per iteration that runs */
 } tl_repeat_node;
 
 typedef struct tl_region_node {
