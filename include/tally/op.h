@@ -144,7 +144,11 @@ struct tl_case {
         bool fixed_dtype;  /* this input keeps its dtype */
         bool fixed_layout; /* must be contiguous and not overlap (written in place) */
     } in[TL_MAX_IO];
+#ifdef __cplusplus
+    alignas(16) char attr[512];
+#else
     _Alignas(16) char attr[512];
+#endif
     bool in_place, random; /* writes an input; draws random numbers (values compared by property) */
     double tolerance;      /* relative, for f32 against the reference; 0: exact */
 };

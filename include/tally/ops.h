@@ -89,7 +89,8 @@ typedef struct tl_rotary_options {
 tl_tensor *tl_rotary_(tl_tensor *x, const tl_rotary_options *options, const char *site);
 /* table[V,D], ids[…] i32 or i64 → […, D]. An id outside [0,V) is an error naming its position. No FLOPs. */
 tl_tensor *tl_embedding_(tl_tensor *table, tl_tensor *ids, const char *site);
-/* x·mask/(1−p); p 0: x itself. Element i of the call's stream draws from (seed_dropout, name, i). Saves a mask of 1 byte. */
+/* x·mask/(1−p); p 0: x itself. Element i draws from (seed_dropout, name, elements dropped by earlier calls in the context
+ * + i), so that no two calls share a mask. Saves a mask of 1 byte an element. */
 tl_tensor *tl_dropout_(tl_tensor *x, double p, const char *name, const char *site);
 
 /* ---- losses: one element, f32 (f64 for f64) ---- */

@@ -34,7 +34,8 @@ typedef struct tl_optimizer tl_optimizer;
 tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
                                const tl_optimizer_options *options);
 void tl_optimizer_free(tl_optimizer *optimizer);
-/* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. */
+/* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. NULL, which
+ * tl_optimizer_new returned with the context's error, is TL_ERR_ARGUMENT. */
 tl_status tl_optimizer_step(tl_optimizer *optimizer, double lr) TL_MUST_CHECK;
 int64_t tl_optimizer_steps(const tl_optimizer *optimizer);
 /* State k (0 or 1) of parameter i: momentum or sum of squares, m and v; NULL before it exists. Borrowed; pure. */

@@ -6,6 +6,8 @@
  *
  * Errors: a function that returns a tensor returns NULL, and the first error sticks in the context. Every function
  * takes NULL tensors and then returns NULL without a second message, so chains are checked once, with tl_ctx_error().
+ * Accessors of NULL answer with what no tensor has or with nothing: ndim and size −1, a shape of ndim −1, counts and bytes 0,
+ * pointers NULL, TL_ERR_ARGUMENT where they return a status; its dtype reads f32 and its category work.
  *
  * Ownership: results belong to the current scope and die with it. tl_keep() takes one out (then tl_free() it);
  * tl_release() lets one die early. Handles are not thread-safe; one context is used by one thread at a time.

@@ -55,6 +55,8 @@ static void raise_moment(tl_ctx *ctx, tl_moment *moment) {
 
 static void on_allocated(tl_ctx *ctx, tl_storage *s) {
     struct tl_ledger *l = ctx->ledger;
+    if (s->bytes > 0)
+        settle_all(l); /* what this raises is looked at anew; the peak of a phase that is over must not see it */
     s->slot = l->slot_count++;
     if (!tl_add_i64(l->total, s->bytes, &l->total)) {
         tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "the sum of live bytes is beyond 63 bits");

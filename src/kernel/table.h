@@ -111,8 +111,10 @@ typedef struct tl_adamw_attr {
                           PyTorch's: θ −= lr·λ·θ; θ −= lr/(1−β1^t) · m / (sqrt(v)/sqrt(1−β2^t) + ε) */
 } tl_adamw_attr;
 
-/* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
+/* Rows that one partial sum over rows takes: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
+/* Elements that one partial sum of mse takes. */
+#define TL_ERROR_BLOCK 4096
 
 struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     const char *name; /* "portable", "avx2", "avx512" */
@@ -170,7 +172,7 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *cross_entropy;
     /* in: logits, targets, lse, count, gradient of the loss (one element) → out[0] gradient of logits; 0 rows where ignored. */
     tl_kernel *cross_entropy_backward;
-    /* in: a, b (same shape) → out[0], one element, mean of (a−b)² (f32 for 16-bit). work: ceil(n/4096) doubles. */
+    /* in: a, b (same shape) → out[0], one element, mean of (a−b)² (f32 for 16-bit). work: ceil(n/TL_ERROR_BLOCK) doubles. */
     tl_kernel *mse;
     /* in: a, b, gradient (one element) → out[0] = 2(a−b)·g/n. */
     tl_kernel *mse_backward;

@@ -44,12 +44,13 @@ static tl_status matmul_infer(tl_sig *sig) {
     return status;
 }
 
-/* T(2·T' − T + 1)/2 of T·T' pairs are below the diagonal that ends in the corner. */
+/* T(2·T' − T + 1)/2 of T·T' pairs are below the diagonal that ends in the corner; with more rows than columns the first
+ * T − T' rows see nothing, and the rest is a square: T'(T' + 1)/2. */
 static tl_amount causal_count(tl_ctx *ctx, tl_dim rows, tl_dim columns, const tl_dim *rest, int n) {
+    if (rows.size > columns.size)
+        rows = columns;
     tl_dim twice = tl_dim_mul(ctx, tl_dim_of(2), columns);
     tl_dim reach = {.size = twice.size - rows.size + 1};
-    if (reach.size < 0)
-        reach.size = 0; /* more rows than columns: not a causal square; counted as nothing seen above it */
     if (ctx->space)
         reach.formula = tl_poly_add(ctx->space, tl_poly_sub(ctx->space, twice.formula, tl_dim_fixed(ctx, rows).formula),
                                     tl_poly_constant(ctx->space, 1));

@@ -92,8 +92,13 @@ static bool add_master(tl_optimizer *opt, slot *s) {
 
 tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
                                const tl_optimizer_options *options) {
-    if (check(ctx, options) != TL_OK)
+    if (ctx->error.status != TL_OK || check(ctx, options) != TL_OK)
         return NULL;
+    for (int i = 0; i < count; i++)
+        if (!parameters[i].tensor) {
+            tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %d has no tensor", i);
+            return NULL;
+        }
     tl_optimizer *opt = tl_host_alloc(ctx, sizeof *opt);
     if (!opt)
         return NULL;
@@ -173,6 +178,8 @@ static tl_status update(tl_optimizer *opt, slot *s, double lr) {
 }
 
 tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
+    if (!opt)
+        return TL_ERR_ARGUMENT;
     tl_ctx *ctx = opt->ctx;
     if (ctx->error.status != TL_OK)
         return ctx->error.status;

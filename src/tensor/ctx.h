@@ -85,8 +85,6 @@ typedef struct tl_region_node {
     uint32_t repeat, iteration; /* region 0: none */
 } tl_region_node;
 
-typedef struct tl_pointer_map tl_pointer_map;
-
 struct tl_ctx {
     tl_allocator allocator;
     tl_error error;
@@ -107,6 +105,7 @@ struct tl_ctx {
     int64_t scope_count, scope_capacity;
     int64_t *marks;
     int mark_count, mark_capacity;
+    int64_t lost_scopes; /* begun while there was no memory for a mark */
 
     tl_place place;
     tl_module_node *modules;
