@@ -5,7 +5,8 @@
  * Rules for every kernel
  *   - Strides are in elements, may be zero (broadcast) or negative. `data` points at element [0,…,0].
  *   - in and out never overlap, except that out[i] may be exactly in[j] (same data, same strides) where noted "in place".
- *   - Any size may be 0. Floating dtypes: f64 computes in double; f32, bf16, f16 compute in float and round once on store.
+ *   - Any size may be 0. Floating dtypes: f64 computes in double; the others compute in float and round once on
+ *     store. Integers compute in 64 bits and keep the low bits on store.
  *   - The result never depends on the number of threads: work is cut by shape alone, partial sums are added in a fixed
  *     order. Inner loops are autovectorisable C; built with -ffp-contract=off.
  *   - Kernels do not allocate: scratch comes in `work`, whose size the op declared.
@@ -136,8 +137,11 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *scale;
     /* derivative: in[0] = x, in[1] = gradient of the output → out[0]. (tanh: in[0] = the output.) In place on in[1]. */
     tl_kernel *relu_backward, *gelu_erf_backward, *gelu_tanh_backward, *silu_backward, *tanh_backward;
-    /* in[0] → out[0], any dtypes: copies with conversion (float→int truncates towards zero and saturates; →bool is ≠ 0). */
+    /* in[0] → out[0], any dtypes: copies with conversion (float→int truncates towards zero and saturates, NaN is 0; int→int
+     * saturates; →bool is ≠ 0; →f8: too large is NaN in e4m3, infinity in e5m2). */
     tl_kernel *copy;
+    /* the same, but →f8 too large is the largest number, ±448 or ±57344 */
+    tl_kernel *copy_saturating;
     /* out[0] = value. tl_fill_attr. Any dtype. */
     tl_kernel *fill;
     /* in[0] → out[0] of the same ndim; where out.size is 1 and in.size is not, the axis is reduced. sum: in f32 (f64 for f64,

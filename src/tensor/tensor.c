@@ -87,7 +87,7 @@ tl_tensor *tl_empty(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category cat
     if (ctx->error.status != TL_OK)
         return NULL;
     if ((unsigned)dtype >= TL_DTYPE_COUNT) {
-        tl_ctx_fail(ctx, TL_ERR_DTYPE, "dtype %d is not one of f64 f32 bf16 f16 i64 i32 u8 bool", (int)dtype);
+        tl_ctx_fail(ctx, TL_ERR_DTYPE, "dtype %d is not one of " TL_DTYPE_NAMES, (int)dtype);
         return NULL;
     }
     if (shape.ndim < 0 || shape.ndim > TL_MAX_NDIM) {
@@ -349,6 +349,8 @@ static double element_value(tl_dtype dtype, const void *from) {
         uint16_t u16;
         int64_t i64;
         int32_t i32;
+        int16_t i16;
+        int8_t i8;
         uint8_t u8;
     } v = {0};
     memcpy(&v, from, (size_t)tl_dtype_bytes(dtype));
@@ -365,6 +367,16 @@ static double element_value(tl_dtype dtype, const void *from) {
         return (double)v.i64;
     case TL_I32:
         return v.i32;
+    case TL_F8E4M3:
+        return tl_f8e4m3_to_f32(v.u8);
+    case TL_F8E5M2:
+        return tl_f8e5m2_to_f32(v.u8);
+    case TL_I16:
+        return v.i16;
+    case TL_U16:
+        return v.u16;
+    case TL_I8:
+        return v.i8;
     default:
         return v.u8;
     }
