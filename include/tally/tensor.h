@@ -122,6 +122,11 @@ int64_t tl_tensor_count(const tl_tensor *t); /* number of elements */
 const tl_shape *tl_tensor_shape(const tl_tensor *t);
 bool tl_tensor_is_contiguous(const tl_tensor *t);
 bool tl_tensor_shares_storage(const tl_tensor *a, const tl_tensor *b);
+/* True if some element of a and some element of b are one piece of memory. Exact for all views of up to a few axes: the
+ * bounded equation offset_a + Σ stride·i = offset_b + Σ stride·j is solved with a budget of some thousand steps; where
+ * that runs out, which takes odd strides over large sizes, the answer is true. Tensors of different storages, of meta too,
+ * never overlap; see tl_tensor_shares_storage for that question alone. NULL: false. */
+bool tl_tensors_overlap(const tl_tensor *a, const tl_tensor *b);
 uint32_t tl_tensor_version(const tl_tensor *t); /* counts in-place writes to its storage */
 tl_category tl_tensor_category(const tl_tensor *t);
 int64_t tl_tensor_storage_bytes(const tl_tensor *t);

@@ -14,7 +14,7 @@ tl_output *tl_sig_add(tl_sig *sig, tl_dtype dtype, const tl_shape *shape) {
     o->dtype = dtype;
     o->category = TL_WORK;
     o->alias = TL_NEW;
-    o->in_place = o->hidden = false;
+    o->in_place = o->hidden = o->elementwise = false;
     o->offset = 0;
     return o;
 }
