@@ -159,5 +159,10 @@ tl_kernel TL_K(rotary), TL_K(embedding), TL_K(embedding_backward);
 tl_kernel TL_K(cross_entropy), TL_K(cross_entropy_backward), TL_K(mse), TL_K(mse_backward);
 tl_kernel TL_K(dropout), TL_K(dropout_backward), TL_K(normal), TL_K(truncated_normal), TL_K(uniform);
 tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
+/* indices, sorting, padding, losses, masked attention, quantising */
+tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
+    TL_K(pad_backward);
+tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax);
+tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize);
 
 #endif
