@@ -20,13 +20,8 @@ double oracle_value(const oracle_format *f, uint32_t pattern) {
 }
 
 /* The largest pattern below the top whose value is at most `size`. */
-static uint32_t pattern_below(const oracle_format *f, double size, uint32_t *hint) {
-    uint32_t low = hint ? *hint : 0, high = oracle_top(f);
-    if (hint) {
-        while (low + 1 < high && oracle_value(f, low + 1) <= size)
-            low++;
-        return *hint = low;
-    }
+static uint32_t pattern_below(const oracle_format *f, double size) {
+    uint32_t low = 0, high = oracle_top(f);
     while (high - low > 1) {
         const uint32_t middle = (low + high) / 2;
         if (oracle_value(f, middle) <= size)
@@ -37,8 +32,16 @@ static uint32_t pattern_below(const oracle_format *f, double size, uint32_t *hin
     return low;
 }
 
-uint32_t oracle_round(const oracle_format *f, uint32_t bits, bool saturating, uint32_t *hint) {
+static void stand_at(const oracle_format *f, oracle_walk *walk, uint32_t low) {
+    walk->begun = true;
+    walk->low = low;
+    walk->next = oracle_value(f, low + 1);
+    walk->middle = (oracle_value(f, low) + walk->next) / 2; /* one bit more than either: exact */
+}
+
+uint32_t oracle_round(const oracle_format *f, uint32_t bits, bool saturating, oracle_walk *walk) {
     const uint32_t top = oracle_top(f), sign = (bits >> 31) << (f->exponent_bits + f->fraction_bits);
+    oracle_walk own = {0};
     float value;
     memcpy(&value, &bits, sizeof value);
     const double size = fabs((double)value);
@@ -46,8 +49,12 @@ uint32_t oracle_round(const oracle_format *f, uint32_t bits, bool saturating, ui
         const uint32_t payload = (bits & 0x7FFFFF) >> (23 - f->fraction_bits), quiet = 1u << (f->fraction_bits - 1);
         return sign | (f->no_infinity ? top : top | payload | quiet);
     }
-    const uint32_t low = pattern_below(f, size, hint);
-    const double middle = (oracle_value(f, low) + oracle_value(f, low + 1)) / 2; /* a bit more than either: exact */
-    const uint32_t nearest = low + (size > middle || (size == middle && (low & 1)));
+    if (!walk)
+        walk = &own;
+    if (!walk->begun)
+        stand_at(f, walk, pattern_below(f, size));
+    while (size >= walk->next && walk->low + 1 < top)
+        stand_at(f, walk, walk->low + 1);
+    const uint32_t nearest = walk->low + (size > walk->middle || (size == walk->middle && (walk->low & 1)));
     return sign | (saturating && nearest == top ? top - 1 : nearest);
 }

@@ -19,8 +19,14 @@ uint32_t oracle_top(const oracle_format *f);
 /* Of a pattern without its sign, at most oracle_top: that has the value that is next in line, as rounding needs it. */
 double oracle_value(const oracle_format *f, uint32_t pattern);
 
-/* The pattern that the float32 of these bits rounds to. `hint` is NULL, or remembers where the last search ended: then
- * magnitudes must not fall from call to call, and it starts at 0. */
-uint32_t oracle_round(const oracle_format *f, uint32_t bits, bool saturating, uint32_t *hint);
+/* Where the last of a series of searches ended, zeroed to begin with: magnitudes must not fall from call to call. */
+typedef struct oracle_walk {
+    bool begun;
+    uint32_t low;
+    double next, middle;
+} oracle_walk;
+
+/* The pattern that the float32 of these bits rounds to. Without `walk` each search is its own. */
+uint32_t oracle_round(const oracle_format *f, uint32_t bits, bool saturating, oracle_walk *walk);
 
 #endif
