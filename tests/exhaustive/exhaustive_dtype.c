@@ -51,16 +51,16 @@ static tl_array array_of(void *data, tl_dtype dtype) {
 }
 
 /* The wrong ones of a block, which is looked at one by one only where memory differs. */
-static uint64_t differences(const struct target *t, const char *who, const uint32_t *in, const void *want,
-                            const void *got) {
+static uint64_t differences(const struct target *t, const char *who, const uint32_t *in, const char *want,
+                            const char *got) {
     const size_t bytes = (size_t)tl_dtype_bytes(t->dtype);
     uint64_t wrong = 0;
     if (memcmp(want, got, BLOCK * bytes) == 0)
         return 0;
     for (size_t i = 0; i < BLOCK; i++) {
         uint32_t a = 0, b = 0;
-        memcpy(&a, (const char *)want + i * bytes, bytes);
-        memcpy(&b, (const char *)got + i * bytes, bytes);
+        memcpy(&a, want + i * bytes, bytes);
+        memcpy(&b, got + i * bytes, bytes);
         if (a != b && wrong++ == 0)
             fprintf(stderr, "%s, %s%s of 0x%08X: 0x%X, not 0x%X\n", who, t->format->name,
                     t->saturating ? ", saturating," : "", in[i], b, a);
@@ -69,21 +69,16 @@ static uint64_t differences(const struct target *t, const char *who, const uint3
 }
 
 static uint64_t check_block(const shared *s, const struct target *t, const uint32_t *in, oracle_walk *walk) {
-    uint16_t want[BLOCK], got[BLOCK];
-    const int bytes = tl_dtype_bytes(t->dtype);
+    _Alignas(64) char want[2 * BLOCK] = {0}, got[2 * BLOCK] = {0};
+    const size_t bytes = (size_t)tl_dtype_bytes(t->dtype);
     uint64_t wrong = 0;
-    for (int i = 0; i < BLOCK; i++) {
+    for (size_t i = 0; i < BLOCK; i++) {
         const uint32_t a = oracle_round(t->format, in[i], t->saturating, walk);
         float v;
         memcpy(&v, &in[i], sizeof v);
         const uint32_t b = public_bits(t, v);
-        if (bytes == 2) {
-            want[i] = (uint16_t)a;
-            got[i] = (uint16_t)b;
-        } else {
-            ((uint8_t *)want)[i] = (uint8_t)a;
-            ((uint8_t *)got)[i] = (uint8_t)b;
-        }
+        memcpy(want + i * bytes, &a, bytes); /* the low bytes come first */
+        memcpy(got + i * bytes, &b, bytes);
     }
     wrong += differences(t, "public", in, want, got);
     for (int k = 0; k < s->n_tables; k++) {
