@@ -4,7 +4,7 @@
  *
  * Each round times one sample of ours, one of PyTorch's (bench/torch_peer.py, over pipes) and one of what bounds both, with as
  * many threads on either side. Printed are the best of all rounds, and the ratio ours ÷ PyTorch's with the range that the
- * rounds gave. With one thread a sample is CPU time of that thread, so that other work on the machine disturbs it
+ * rounds gave. With one thread a sample is CPU time of the process, so that other work on the machine disturbs it
  * less; with more it is wall time. Both sides make a new output per call from memory that stays with the process (mallopt), so
  * that neither faults pages in.
  *
@@ -87,7 +87,7 @@ static void peer_close(peer *p) {
 
 static double clock_of(int threads) {
     struct timespec t;
-    clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(threads == 1 ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

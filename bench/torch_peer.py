@@ -1,7 +1,7 @@
 """The PyTorch side of bench_torch: one case at a time, driven over pipes so that both sides are timed in one run, in turns.
 
     cases arrive as `setup NAME THREADS [SIZE ...]`, answered by `ok` or `no REASON`;
-    `run` is answered by the seconds of one iteration: CPU time of this thread where THREADS is 1, wall time otherwise.
+    `run` is answered by the seconds of one iteration: CPU time where THREADS is 1, wall time otherwise.
 
 PyTorch is taken at its best: inference_mode where nothing is differentiated, memory that stays with the process, and for the
 call overhead the faster of a Python loop and a TorchScript loop."""
@@ -20,16 +20,25 @@ import torch.nn.functional as F  # noqa: E402
 
 @torch.jit.script
 def script_add(a: torch.Tensor, b: torch.Tensor, n: int):
-    c = a
-    for _ in range(n):
-        c = torch.add(a, b)
-    return c
+    for _ in range(n):  # each needs the one before: the compiler would merge equal ones
+        a = torch.add(a, b)
+    return a
 
 
 def python_add(a, b, n):
     add = torch.add
     for _ in range(n):
         add(a, b)
+
+
+def set_threads(n):
+    """OpenBLAS' own threads are not PyTorch's."""
+    torch.set_num_threads(n)
+    with open("/proc/self/maps") as maps:
+        for path in {line.split()[-1] for line in maps if "openblas" in line or "libblas" in line}:
+            setter = getattr(ctypes.CDLL(path), "openblas_set_num_threads", None)
+            if setter:
+                setter(n)
 
 
 def matrix(*shape):
@@ -144,7 +153,7 @@ def make(name, size):
 
 
 def timed(run, threads, least=2e-3):
-    clock = time.thread_time if threads == 1 else time.perf_counter
+    clock = time.process_time if threads == 1 else time.perf_counter
     count = 1
     while True:
         start = clock()
@@ -167,14 +176,14 @@ def add_one(threads):
 
 def main():
     run, threads, grad = None, 1, False
-    print("torch", torch.__version__, torch.__config__.parallel_info().count("OpenMP") > 0, flush=True)
+    print("PyTorch", torch.__version__, flush=True)
     for line in sys.stdin:
         word = line.split()
         try:
             if word[0] == "setup":
                 run = None
                 threads, name, size = int(word[2]), word[1], [int(s) for s in word[3:]]
-                torch.set_num_threads(threads)
+                set_threads(threads)
                 grad = name in ("cruncher", "gpt2")
                 if grad:
                     run = make_step(name, size)

@@ -169,10 +169,41 @@ static void each_task(void *argument, int64_t task, int thread) {
     }
 }
 
+static const tl_dtype direct_dtype[] = {TL_F32, TL_F64, TL_I64};
+
+/* Few elements that all lie one after the other: nothing to walk. Without this, a one-element op spends most of its time
+ * filling in a walk. */
+static bool each_small(const tl_array *const array[], int n_array, tl_compute compute, tl_each_loop *loop,
+                       const void *constants) {
+    void *pointer[MAX_EACH];
+    int64_t total = 1;
+    for (int d = array[0]->ndim - 1; d >= 0; d--) {
+        int64_t size = array[0]->size[d];
+        for (int a = 0; a < n_array; a++)
+            if (size != 1 && array[a]->stride[d] != total)
+                return false;
+        total *= size;
+        if (total == 0 || total >= 2 * TL_TASK_ELEMENTS)
+            return false;
+    }
+    for (int a = 0; a < n_array; a++) {
+        if (array[a]->dtype != direct_dtype[compute])
+            return false;
+        pointer[a] = array[a]->data;
+    }
+    loop(constants, total, pointer);
+    return true;
+}
+
 void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int access[], int n_array, tl_compute compute,
                 tl_each_loop *loop, const void *constants) {
-    static const tl_dtype direct[] = {TL_F32, TL_F64, TL_I64};
-    each e = {.compute = compute, .loop = loop, .constants = constants, .all_direct = true};
+    if (each_small(array, n_array, compute, loop, constants))
+        return;
+    each e;
+    e.compute = compute;
+    e.loop = loop;
+    e.constants = constants;
+    e.all_direct = true;
     TL_K(walk_make)(&e.walk, array, n_array, array[0]->ndim, true);
     if (e.walk.total == 0)
         return;
@@ -180,7 +211,7 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
         int64_t stride = e.walk.stride[a][e.walk.ndim - 1];
         bool one = e.walk.size[e.walk.ndim - 1] == 1;
         e.access[a] = access[a];
-        e.direct[a] = array[a]->dtype == direct[compute] && (stride == 1 || one);
+        e.direct[a] = array[a]->dtype == direct_dtype[compute] && (stride == 1 || one);
         e.all_direct = e.all_direct && e.direct[a];
     }
     e.per_task = e.walk.total < 2 * TL_TASK_ELEMENTS ? e.walk.total : TL_TASK_ELEMENTS;
