@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 const char *tl_status_name(tl_status status) {
     static const char *const names[] = {"ok",    "argument", "shape",  "dtype",       "overflow", "memory",
@@ -47,26 +50,34 @@ void tl_error_clear(tl_error *e) {
     e->message[0] = '\0';
 }
 
-/* aligned_alloc costs several times what malloc does, and a small op would spend a quarter of its time there. A small
- * storage is therefore aligned inside a somewhat larger block; the block's start is kept before it. */
-enum { SMALL_STORAGE = 896, SMALL_ALIGN = 64 };
+/* A storage is aligned inside a somewhat larger block whose start is kept before it: aligned_alloc costs several times what
+ * malloc does, a quarter of a small op, and leaves pieces that keep a large block from being used again.
+ *
+ * A large one asks for huge pages, as the arena does: plain loops over 64 MiB run a third faster on them, and a new one
+ * costs 32 page faults, not 16384. */
+enum { STORAGE_ALIGN = 64, LARGE_STORAGE = 4 << 20, HUGE_PAGE = 2 << 20 };
 
-static bool is_small(size_t bytes, tl_alloc_kind kind) { return kind == TL_ALLOC_STORAGE && bytes <= SMALL_STORAGE; }
-
-static void *small_alloc(size_t bytes, size_t align) {
-    const size_t step = align > SMALL_ALIGN ? align : SMALL_ALIGN;
+static void *storage_alloc(size_t bytes, size_t align) {
+    size_t step = bytes >= LARGE_STORAGE ? HUGE_PAGE : STORAGE_ALIGN;
+    step = align > step ? align : step;
+    if (bytes > SIZE_MAX - step)
+        return NULL;
     char *block = malloc(bytes + step); /* malloc aligns by 16, so at least that much lies before the bytes */
     if (!block)
         return NULL;
     char *data = block + step - ((uintptr_t)block & (step - 1));
     memcpy(data - sizeof block, &block, sizeof block);
+#if defined(__linux__)
+    if (bytes >= LARGE_STORAGE)
+        (void)madvise(data, bytes & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE); /* a hint: nothing depends on it */
+#endif
     return data;
 }
 
 static void *default_alloc(void *self, size_t bytes, size_t align, tl_alloc_kind kind) {
     (void)self;
-    if (is_small(bytes, kind))
-        return small_alloc(bytes, align);
+    if (kind == TL_ALLOC_STORAGE)
+        return storage_alloc(bytes, align);
     if (align <= _Alignof(max_align_t))
         return malloc(bytes);
     /* aligned_alloc wants a multiple of the alignment. */
@@ -77,7 +88,8 @@ static void *default_alloc(void *self, size_t bytes, size_t align, tl_alloc_kind
 
 static void default_release(void *self, void *pointer, size_t bytes, tl_alloc_kind kind) {
     (void)self;
-    if (is_small(bytes, kind))
+    (void)bytes;
+    if (kind == TL_ALLOC_STORAGE)
         memcpy(&pointer, (char *)pointer - sizeof pointer, sizeof pointer);
     free(pointer);
 }
