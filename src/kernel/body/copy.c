@@ -28,9 +28,8 @@ static void copy_run(const copy_task *c, char *to, const char *from, int64_t n) 
     _Alignas(64) char buffer[TL_CHUNK * 8];
     for (int64_t at = 0; at < n; at += TL_CHUNK) {
         int64_t count = tl_min_i64(TL_CHUNK, n - at);
-        (c->saturating ? TL_K(convert_saturating) : TL_K(convert))(w->dtype[0], buffer, 1, w->dtype[1],
-                                                                   from + at * from_stride * w->bytes[1], from_stride,
-                                                                   count);
+        (c->saturating ? TL_K(convert_saturating) : TL_K(convert))(
+            w->dtype[0], buffer, 1, w->dtype[1], from + at * from_stride * w->bytes[1], from_stride, count);
         TL_K(stream)(to + at * w->bytes[0], buffer, count * w->bytes[0]);
     }
 }

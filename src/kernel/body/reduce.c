@@ -6,7 +6,7 @@
 #include "kernel/body/body.h"
 
 #define BLOCK 1024
-#define STRIP 256 /* most columns of one task of a column reduction, and elements of its accumulators */
+#define STRIP 256         /* most columns of one task of a column reduction, and elements of its accumulators */
 #define MAX_PARTIALS 1024 /* partial sums of one long run */
 
 typedef enum reduction { REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_SQUARES } reduction;
@@ -244,6 +244,9 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
                     base = pointer[0];                                                                                 \
                 }                                                                                                      \
                 const char *memory = base + inner * w->stride[0][last] * w->bytes[0];                                  \
+                /* pieces of rows far apart: no processor guesses the next ones */                                     \
+                for (int64_t i = 0; from_stride == 1 && i < n; i += 64 / (int64_t)sizeof(type))                        \
+                    __builtin_prefetch(memory + 8 * w->stride[0][last] * w->bytes[0] + i * w->bytes[0]);               \
                 if (w->bytes[0] == (int)sizeof(type) && from_stride == 1)                                              \
                     x = (const type *)memory;                                                                          \
                 else                                                                                                   \
@@ -262,7 +265,7 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
             for (; count >> k & 1u; k++)                                                                               \
                 for (int64_t i = 0; i < width; i++)                                                                    \
                     part[i] = r->what == REDUCE_MAX ? larger(level[k][i], part[i]) : level[k][i] + part[i];            \
-            memcpy(level[k], part, (size_t)width * sizeof *part);                                                                 \
+            memcpy(level[k], part, (size_t)width * sizeof *part);                                                      \
             count++;                                                                                                   \
         }                                                                                                              \
         bool any = false;                                                                                              \
@@ -327,7 +330,8 @@ static void reduce(tl_kcall *call, reduction what) {
                        kept_stride == 1 && stride != 1;
         if (columns) {
             int64_t inner = r.kept.size[r.kept.ndim - 1];
-            r.strip = inner >= 8 * STRIP ? STRIP : STRIP / 4; /* wide ones read longer pieces, few ones feed more threads */
+            r.strip =
+                inner >= 8 * STRIP ? STRIP : STRIP / 4; /* wide ones read longer pieces, few ones feed more threads */
             tl_engine_run(engine, r.kept.total / inner * tl_blocks_of(inner, r.strip), reduce_columns, &r);
             return;
         }

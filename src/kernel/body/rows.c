@@ -10,7 +10,8 @@ typedef struct tl_line {
     bool past;      /* written past the caches: contiguous, of the compute type */
 } tl_line;
 
-#define ROW_CHUNK 4096 /* terms of a row that are kept, not computed twice; of doubles they fill the first-level cache */
+#define ROW_CHUNK                                                                                                      \
+    4096 /* terms of a row that are kept, not computed twice; of doubles they fill the first-level cache */
 
 /* lane[j % 16] = the larger of it and x[j]; n is a multiple of 16, and a NaN in x is passed over */
 static inline void lanes_max_float(float lane[16], const float *x, int64_t n) {

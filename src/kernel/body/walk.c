@@ -107,7 +107,8 @@ typedef union buffer {
 } buffer;
 
 #define MAX_EACH 6
-#define PAST_STEP 512 /* elements at a time: longer runs of stores leave the reads waiting (measured: 128 to 256 is best) */
+#define PAST_STEP                                                                                                      \
+    512 /* elements at a time: longer runs of stores leave the reads waiting (measured: 128 to 256 is best) */
 
 typedef struct each {
     tl_walk walk;
