@@ -113,8 +113,19 @@ static inline int64_t tl_rows_per_task(int64_t columns) {
     return columns >= TL_TASK_ELEMENTS ? 1 : TL_TASK_ELEMENTS / (columns > 0 ? columns : 1);
 }
 
-/* ---- fixed-lane sums: lanes[j % 16] takes element j; four sums side by side, as one would wait for its own additions ---- */
+/* ---- fixed-lane sums: lanes[j % 16] takes element j ---- */
 static inline void tl_lanes_add_float(float lane[16], const float *x, int64_t n) {
+    tl_float16 sum = *(tl_float16 *)lane;
+    int64_t j = 0;
+    for (; j + 16 <= n; j += 16)
+        sum += *(const tl_float16 *)(x + j);
+    *(tl_float16 *)lane = sum;
+    for (int64_t l = 0; j < n; j++, l++)
+        lane[l] += x[j];
+}
+
+/* The same in four sums side by side: for rows, whose next step waits for this one (a long sum's blocks overlap anyway). */
+static inline void tl_lanes_add_four_float(float lane[16], const float *x, int64_t n) {
     tl_float16 sum = *(tl_float16 *)lane, b = {0}, c = {0}, d = {0};
     int64_t j = 0;
     for (; j + 64 <= n; j += 64) {

@@ -68,7 +68,7 @@ typedef struct tl_norm_task {
 #define OWN TL_F32
 #define LOAD TL_K(load_float)
 #define STORE TL_K(store_float)
-#define LANES_ADD tl_lanes_add_float
+#define LANES_ADD tl_lanes_add_four_float
 #define LANES_SUM tl_lanes_sum_float
 #define LANES_MAX lanes_max_float
 #define LANES_SQUARES tl_lanes_squares_float
