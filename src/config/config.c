@@ -57,8 +57,8 @@ static tl_status check_start(const char *text, size_t length, const char *quoted
     const char *nul = memchr(text, '\0', length);
     if (nul != NULL)
         return tl_fail(error, TL_ERR_FORMAT,
-                       "%s: byte %zu is NUL, which no JSON text holds: UTF-16 (save it as UTF-8) or a damaged file", quoted,
-                       (size_t)(nul - text));
+                       "%s: byte %zu is NUL, which no JSON text holds: UTF-16 (save it as UTF-8) or a damaged file",
+                       quoted, (size_t)(nul - text));
     return TL_OK;
 }
 
