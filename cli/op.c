@@ -201,7 +201,7 @@ static int out_passes(const tl_cli *cli, const tl_bill *b) {
         {"pass", "pass", false, false, false},
         {"matmul_flops", "matmul", true, false, false},
         {"matmul_causal_flops", NULL, true, false, false},
-        {"arithmetic", "arithmetic", true, false, false},
+        {"arithmetic", "arith.", true, false, false},
         {"special_calls", "special", true, false, false},
         {"read_bytes", "read", true, false, false},
         {"written_bytes", "written", true, false, false},

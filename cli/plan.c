@@ -97,9 +97,9 @@ const tl_verb tl_verb_plan = {
     .group = TL_GROUP_BEFORE,
     .arguments = "MODEL",
     .words = NULL,
-    .details = "The model's own code runs for two training steps on a device that has sizes and no\n"
-               "bytes; the second is the account. Where it does not fit the account is printed all\n"
-               "the same, with what would make it fit, and the exit status is 3.\n\n"
+    .details = "The model's own code runs for two training steps on a device that has sizes\n"
+               "and no bytes; the second is the account. Where it does not fit the account comes\n"
+               "with what would make it fit, and the exit status is 3.\n\n"
                "  tally plan gpt2 -g A100-80G --micro-batch 8\n"
                "  tally plan llama-3-8b -g 8xH100 --seq 8192 -t 1T --mfu 0.4\n"
                "  tally plan ./config.json            (on this machine)",

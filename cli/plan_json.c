@@ -46,7 +46,7 @@ int tl_account_table(const tl_cli *cli, const tl_account *a) {
             tl_grid_null(grid);
         else
             tl_grid_integer(grid, high, tl_text_bytes((double)high, cli->units, text));
-        tl_grid_string(grid, total ? "live at once, the largest" : category_about[c], NULL);
+        tl_grid_string(grid, total ? "live at once" : category_about[c], NULL);
     }
     int status = tl_grid_print(cli, grid, "categories");
     tl_grid_free(grid);
@@ -153,7 +153,7 @@ static void put_memory(tl_json *json, const tl_account *a) {
     tl_json_end(json);
 }
 
-static void put_layout(tl_json *json, const tl_account *a) {
+static void put_layout(const tl_cli *cli, tl_json *json, const tl_account *a) {
     static const char *const ones[] = {"tp", "pp", "vpp", "cp", "ep"};
     const tl_plan *p = &a->plan;
     tl_json_key(json, "layout");
@@ -169,7 +169,7 @@ static void put_layout(tl_json *json, const tl_account *a) {
         tl_json_put_integer(json, "seq", p->seq);
     tl_json_put_integer(json, "accumulation", p->accumulation);
     tl_json_put_string(json, "precision", tl_precision_name(a->request.options.precision));
-    tl_json_put_string(json, "optim", tl_optimizer_name(a->request.options.optimizer.kind));
+    tl_json_put_string(json, "optim", tl_option_choice(cli, TL_OPTION_OPTIM));
     tl_json_end(json);
 }
 
@@ -265,7 +265,7 @@ int tl_account_json(const tl_cli *cli, const tl_account *a) {
     put_model(json, a);
     put_flops(json, a);
     put_memory(json, a);
-    put_layout(json, a);
+    put_layout(cli, json, a);
     put_time(json, a);
     put_suggestions(json, a);
     put_notes(json, a);

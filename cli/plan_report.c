@@ -205,15 +205,20 @@ static void out_missing(const tl_cli *cli, const tl_account *a) {
     }
 }
 
+static int widest_change(const tl_plan_advice *advice) {
+    size_t most = 0;
+    for (int i = 0; i < advice->count; i++)
+        if (strlen(advice->list[i].change) > most)
+            most = strlen(advice->list[i].change);
+    return (int)most;
+}
+
+/* One line each, two where the terminal is too narrow for that. */
 static void out_advice(const tl_cli *cli, const tl_account *a) {
-    static const tl_column columns[] = {
-        {"rank", "", true, false, false},       {"change", "change", false, false, false},
-        {"arena", "needs", true, false, false}, {"fits", "fits", false, false, false},
-        {"step", "step", true, true, false},    {"effect", "what it means", false, false, false},
-    };
+    enum { DETAILS = 36 }; /* size, whether it fits, effect */
     const tl_plan_advice *advice = &a->advice;
-    char text[TL_TEXT], line[TL_TEXT + 16];
-    int fitting = 0;
+    char size[TL_TEXT], step[TL_TEXT], fits[32];
+    int fitting = 0, wide = widest_change(advice);
     for (int i = 0; i < advice->count; i++)
         fitting += advice->list[i].fits;
     if (advice->count == 0) {
@@ -221,27 +226,21 @@ static void out_advice(const tl_cli *cli, const tl_account *a) {
             tl_out(cli, "  no single-device option of this build makes it fit\n");
         return;
     }
+    bool one_line = 3 + wide + 2 + DETAILS <= cli->width;
     tl_out(cli, "\n%s\n",
            fitting ? "makes it fit, cheapest change first (each one planned):"
                    : "helps, and is not enough (each one planned):");
-    tl_grid *grid = tl_grid_new(columns, 6);
     for (int i = 0; i < advice->count; i++) {
         const tl_plan_suggestion *s = &advice->list[i];
-        double percent = (double)s->bytes / (double)a->plan.usable_bytes * 100;
-        tl_grid_integer(grid, i + 1, NULL);
-        tl_grid_string(grid, s->change, NULL);
-        tl_grid_integer(grid, s->bytes, bytes_text(cli, s->bytes, text));
         bool device = strncmp(s->change, "-g ", 3) == 0;
-        snprintf(line, sizeof line, s->fits && !device ? "yes, %.0f %%" : s->fits ? "yes" : "no", percent);
-        tl_grid_boolean(grid, s->fits, line);
-        if (s->step_seconds > 0)
-            tl_grid_real(grid, s->step_seconds, tl_text_duration(s->step_seconds, text));
-        else
-            tl_grid_null(grid);
-        tl_grid_string(grid, s->effect, NULL);
+        double percent = (double)s->bytes / (double)a->plan.usable_bytes * 100;
+        snprintf(fits, sizeof fits, s->fits && !device ? "fits %.0f %%" : s->fits ? "fits" : "too much", percent);
+        tl_text_duration(s->step_seconds, step);
+        tl_out(cli, "%d  %-*s%s", i + 1, one_line ? wide : 0, s->change, one_line ? "  " : "\n   ");
+        tl_out(cli, "%8s  %-9s  %s%s%s\n", bytes_text(cli, s->bytes, size), fits, s->effect,
+               s->step_seconds > 0 && cli->width >= 100 ? "; a step " : "",
+               s->step_seconds > 0 && cli->width >= 100 ? step : "");
     }
-    tl_grid_print(cli, grid, "suggestions");
-    tl_grid_free(grid);
     tl_out(cli, "\n");
 }
 

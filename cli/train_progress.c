@@ -30,20 +30,33 @@ static void bar(char *text, int length, int64_t done, int64_t all) {
     text[length] = '\0';
 }
 
-static void write_line(const tl_progress *p, const tl_line *l, bool with_bar, char *text, size_t size) {
-    char drawn[24] = "", rate[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], left[TL_TEXT];
-    if (with_bar)
-        bar(drawn, 16, l->step, l->steps);
-    tl_text_count(l->tokens_per_second, rate);
-    tl_text_bytes((double)l->measured_peak, p->cli->units, peak);
+/* "63.7/63.7 MB": measured of planned, the unit once where it is the same. */
+static void write_memory(const tl_progress *p, const tl_line *l, char *text, size_t size) {
+    char measured[TL_TEXT] = "-", planned[TL_TEXT];
     tl_text_bytes((double)l->planned_peak, p->cli->units, planned);
-    tl_text_duration(l->left_seconds, left);
-    char mfu[32] = "";
+    if (l->measured_peak > 0)
+        tl_text_bytes((double)l->measured_peak, p->cli->units, measured);
+    char *space = strchr(measured, ' ');
+    const char *unit = strchr(planned, ' ');
+    if (space && unit && strcmp(space, unit) == 0)
+        *space = '\0';
+    snprintf(text, size, "%s/%s", measured, planned);
+}
+
+/* `wide`: with the bar and the share, which a terminal of 80 columns has no room for. */
+static void write_line(const tl_progress *p, const tl_line *l, bool wide, char *text, size_t size) {
+    char drawn[24], share[48] = "", mfu[32] = "", rate[TL_TEXT], memory[2 * TL_TEXT + 2], left[TL_TEXT];
+    if (wide) {
+        bar(drawn, 16, l->step, l->steps);
+        snprintf(share, sizeof share, " %s%4.0f %%", p->terminal ? drawn : "",
+                 l->steps > 0 ? 100.0 * (double)l->step / (double)l->steps : 0.0);
+    }
     if (l->mfu > 0)
         snprintf(mfu, sizeof mfu, "  MFU %.3f", l->mfu);
-    snprintf(text, size, " %lld/%lld %s%s%3.0f %%  loss %.4f  %s tok/s%s  mem %s of %s planned  left %s",
-             (long long)l->step, (long long)l->steps, drawn, with_bar ? " " : "",
-             l->steps > 0 ? 100.0 * (double)l->step / (double)l->steps : 0.0, l->loss, rate, mfu, peak, planned, left);
+    write_memory(p, l, memory, sizeof memory);
+    snprintf(text, size, " %lld/%lld%s  loss %.4f  %s tok/s%s  mem %s  left %s", (long long)l->step,
+             (long long)l->steps, share, l->loss, tl_text_count(l->tokens_per_second, rate), mfu, memory,
+             tl_text_duration(l->left_seconds, left));
 }
 
 void tl_progress_show(tl_progress *p, const tl_line *l, bool log) {
@@ -54,7 +67,7 @@ void tl_progress_show(tl_progress *p, const tl_line *l, bool log) {
     if (p->terminal && now - p->last < 0.1 && l->step != l->steps)
         return;
     p->last = now;
-    write_line(p, l, p->terminal && p->width >= 100, text, sizeof text);
+    write_line(p, l, !p->terminal || p->width >= 100, text, sizeof text);
     if (!p->terminal) {
         fprintf(stderr, "%s\n", text);
         return;

@@ -45,15 +45,35 @@ static const kind adamw = {"adamw", TL_OPTIM_ADAMW, 0, 0.1, 1, TL_F32, false, fa
 static world begin(const kind *k, int64_t width, uint64_t seed) {
     world w = {0};
     tl_error error = {TL_OK, ""};
-    tl_ctx_options options = {.kernels = tl_kernels_portable(), .seed_init = seed, .seed_data = seed, .seed_dropout = seed};
-    tl_model model = {.name = "small", .family = k->llama ? TL_FAMILY_LLAMA : TL_FAMILY_GPT2, .layers = 2, .width = width,
-                      .heads = 2, .kv_heads = 2, .head_size = width / 2, .ff = 2 * width, .vocab = 13, .context = 12,
-                      .tied = true, .gated = k->llama, .learned_positions = !k->llama,
-                      .activation = k->llama ? TL_SILU : TL_GELU_TANH, .norm_epsilon = 1e-5, .init_std = 0.02,
-                      .rope_theta = 10000, .dropout_embedding = k->dropout, .dropout_attention = k->dropout,
+    tl_ctx_options options = {
+        .kernels = tl_kernels_portable(), .seed_init = seed, .seed_data = seed, .seed_dropout = seed};
+    tl_model model = {.name = "small",
+                      .family = k->llama ? TL_FAMILY_LLAMA : TL_FAMILY_GPT2,
+                      .layers = 2,
+                      .width = width,
+                      .heads = 2,
+                      .kv_heads = 2,
+                      .head_size = width / 2,
+                      .ff = 2 * width,
+                      .vocab = 13,
+                      .context = 12,
+                      .tied = true,
+                      .gated = k->llama,
+                      .learned_positions = !k->llama,
+                      .activation = k->llama ? TL_SILU : TL_GELU_TANH,
+                      .norm_epsilon = 1e-5,
+                      .init_std = 0.02,
+                      .rope_theta = 10000,
+                      .dropout_embedding = k->dropout,
+                      .dropout_attention = k->dropout,
                       .dropout_residual = k->dropout};
-    tl_train_options train = {.micro_batch = 2, .seq = 11, .accumulation = k->accumulation, .ranks = 1, .dtype = k->dtype,
-                              .optimizer = tl_optimizer_defaults(k->optimizer), .clip = 1};
+    tl_train_options train = {.micro_batch = 2,
+                              .seq = 11,
+                              .accumulation = k->accumulation,
+                              .ranks = 1,
+                              .dtype = k->dtype,
+                              .optimizer = tl_optimizer_defaults(k->optimizer),
+                              .clip = 1};
     if (k->llama)
         model.dropout_embedding = model.dropout_residual = 0;
     train.optimizer.momentum = k->momentum;
@@ -268,7 +288,8 @@ static void hostile_numbers_are_refused(void **state) {
     static const struct {
         size_t at;
         int bytes;
-    } fields[] = {{8, 4}, {12, 4}, {16, 8}, {24, 8}, {36, 4}, {40, 8}, {112 + 4, 4}, {112 + 8, 8}, {112 + 16, 8}, {112 + 72, 8}, {112 + 80, 8}};
+    } fields[] = {{8, 4},       {12, 4},      {16, 8},       {24, 8},       {36, 4},      {40, 8},
+                  {112 + 4, 4}, {112 + 8, 8}, {112 + 16, 8}, {112 + 72, 8}, {112 + 80, 8}};
     saved s = make_saved();
     (void)state;
     for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
@@ -424,7 +445,8 @@ static void a_folder_that_cannot_be_written(void **state) {
     tl_error_clear(&error);
     tl_ckpt_state none = {0};
     assert_int_equal(tl_ckpt_save("/nonexistent/folder/x.tally", s.w.ctx, tl_trainer_net(s.w.trainer),
-                                  tl_trainer_optimizer(s.w.trainer), &none, &error), TL_ERR_IO);
+                                  tl_trainer_optimizer(s.w.trainer), &none, &error),
+                     TL_ERR_IO);
     assert_int_equal(load(&s.w, &got, &error), TL_OK); /* the old one */
     drop_saved(&s);
 }
@@ -462,11 +484,11 @@ static int drop_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_and_five_are_ten),          cmocka_unit_test(cut_short_anywhere_is_refused),
-        cmocka_unit_test(any_changed_byte_is_noticed),    cmocka_unit_test(hostile_numbers_are_refused),
-        cmocka_unit_test(says_what_the_file_is),          cmocka_unit_test(another_run_is_refused_by_name),
-        cmocka_unit_test(what_is_not_there_or_no_file),   cmocka_unit_test(a_full_disk_leaves_the_old_one),
-        cmocka_unit_test(a_kill_leaves_a_whole_one),      cmocka_unit_test(a_folder_that_cannot_be_written),
+        cmocka_unit_test(five_and_five_are_ten),        cmocka_unit_test(cut_short_anywhere_is_refused),
+        cmocka_unit_test(any_changed_byte_is_noticed),  cmocka_unit_test(hostile_numbers_are_refused),
+        cmocka_unit_test(says_what_the_file_is),        cmocka_unit_test(another_run_is_refused_by_name),
+        cmocka_unit_test(what_is_not_there_or_no_file), cmocka_unit_test(a_full_disk_leaves_the_old_one),
+        cmocka_unit_test(a_kill_leaves_a_whole_one),    cmocka_unit_test(a_folder_that_cannot_be_written),
         cmocka_unit_test(peek_reads_the_state_alone),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);

@@ -140,7 +140,8 @@ static void batches_go_on_where_they_were(void **state) {
 }
 
 static void refuses_sizes_that_cannot_be(void **state) {
-    static const int64_t sizes[][2] = {{1, 10}, {0, 11}, {-1, 11}, {1, 0}, {1, -5}, {INT64_MAX, 11}, {INT64_MAX / 8, INT64_MAX}};
+    static const int64_t sizes[][2] = {
+        {1, 10}, {0, 11}, {-1, 11}, {1, 0}, {1, -5}, {INT64_MAX, 11}, {INT64_MAX / 8, INT64_MAX}};
     (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         tl_ctx *ctx = cpu();
@@ -158,9 +159,21 @@ static void refuses_sizes_that_cannot_be(void **state) {
 static void evaluation_is_honest(void **state) {
     tl_ctx *ctx = cpu();
     tl_sums *sums = new_sums(5);
-    tl_model model = {.name = "small", .family = TL_FAMILY_GPT2, .layers = 1, .width = 16, .heads = 2, .kv_heads = 2,
-                      .head_size = 8, .ff = 32, .vocab = 13, .context = 12, .tied = true, .learned_positions = true,
-                      .activation = TL_GELU_TANH, .norm_epsilon = 1e-5, .init_std = 0.02};
+    tl_model model = {.name = "small",
+                      .family = TL_FAMILY_GPT2,
+                      .layers = 1,
+                      .width = 16,
+                      .heads = 2,
+                      .kv_heads = 2,
+                      .head_size = 8,
+                      .ff = 32,
+                      .vocab = 13,
+                      .context = 12,
+                      .tied = true,
+                      .learned_positions = true,
+                      .activation = TL_GELU_TANH,
+                      .norm_epsilon = 1e-5,
+                      .init_std = 0.02};
     tl_net *net = tl_net_new(ctx, &model, TL_F32);
     tl_sums_score score;
     tl_sums_answer answers[4];
@@ -184,10 +197,14 @@ static void evaluation_is_honest(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mirrors_are_held_out_together),   cmocka_unit_test(held_out_list_has_each_once),
-        cmocka_unit_test(training_never_shows_a_held_out_pair), cmocka_unit_test(same_seed_and_index_same_example),
-        cmocka_unit_test(encodes_as_written),              cmocka_unit_test(batches_go_on_where_they_were),
-        cmocka_unit_test(refuses_sizes_that_cannot_be),    cmocka_unit_test(evaluation_is_honest),
+        cmocka_unit_test(mirrors_are_held_out_together),
+        cmocka_unit_test(held_out_list_has_each_once),
+        cmocka_unit_test(training_never_shows_a_held_out_pair),
+        cmocka_unit_test(same_seed_and_index_same_example),
+        cmocka_unit_test(encodes_as_written),
+        cmocka_unit_test(batches_go_on_where_they_were),
+        cmocka_unit_test(refuses_sizes_that_cannot_be),
+        cmocka_unit_test(evaluation_is_honest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -336,7 +336,7 @@ static int64_t bytes_of(const bill_run *r, const tl_optimizer *optimizer, int wh
 static bool is_op_pattern(const bill_run *r, const char *pattern) {
     if (r->net) /* "op.h.*.attn", "op.layers.*…": the block, not what lies around it */
         return strncmp(pattern, "op.h.*", 6) == 0 || strncmp(pattern, "op.layers.*", 11) == 0;
-    return strcmp(pattern, "op") == 0;
+    return strcmp(pattern, "op") == 0 || (strncmp(pattern, "op.", 3) == 0 && strcmp(pattern, "op.input") != 0);
 }
 
 /* Kept for backward now: for a block what it made itself. */

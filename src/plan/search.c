@@ -169,9 +169,9 @@ static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[9
 
 static const char *effect_of(int levers) {
     if (levers & NO_STATES)
-        return "trains differently";
+        return "other optimizer";
     if (levers & LEAN_PRECISION)
-        return "rounds updates to bf16";
+        return "bf16 rounding";
     return "same run";
 }
 

@@ -1,0 +1,192 @@
+#!/bin/sh
+# tally train and tally ledger as people meet them: a run's files, planned = measured, interrupts, resuming bit for bit,
+# refusals. What the last line of metrics.jsonl holds is CLI.md's list; exit statuses are CLI.md's.
+set -u
+TALLY=${TALLY:-build/tally}
+work=$(mktemp -d "${TMPDIR:-/tmp}/tally-train-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+LC_ALL=C.UTF-8
+export LC_ALL
+unset COLUMNS NO_COLOR TALLY_ISA
+
+said() { # NAME STATUS
+    if [ "$2" -eq 0 ]; then echo "ok $1"; else
+        sed 's/^/# out: /' "$work/out" | head -20
+        sed 's/^/# err: /' "$work/err" | head -20
+        echo "not ok $1"
+    fi
+}
+run() {
+    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    ran=$?
+    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
+        sed 's/^/# /' "$work/err" | head -20
+        echo "not ok sanitizers are silent"
+    fi
+    return $ran
+}
+small='--model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --threads 1'
+field() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1" | tail -1; }
+
+# ---- a run ----
+# shellcheck disable=SC2086 # options in a variable
+run train sums --out "$work/a" $small --steps 20 --log-every 5
+said 'a run of 20 steps ends with 0' $?
+for file in config.json run.json plan.json metrics.jsonl ledger.json evaluation.json checkpoint.tally; do
+    [ -s "$work/a/$file" ]
+    said "the folder holds $file" $?
+done
+[ "$(ls "$work/a" | wc -l)" -eq 7 ]
+said 'and nothing else' $?
+[ "$(wc -l <"$work/a/metrics.jsonl")" -eq 4 ]
+said 'one line each five steps' $?
+keys=$(tail -1 "$work/a/metrics.jsonl" | tr ',{}' '\n' | sed -n 's/^"\([a-z_]*\)":.*/\1/p' | tr '\n' ' ')
+[ "$keys" = 'step loss tokens_per_second mfu planned_peak_bytes measured_peak_bytes planned_flops measured_flops planned_step_seconds measured_step_seconds unplanned_bytes ' ]
+said 'the last line has the fields of the contract' $?
+last=$work/a/metrics.jsonl
+[ "$(field "$last" step)" = 20 ] && [ "$(field "$last" planned_peak_bytes)" -gt 0 ] &&
+    [ "$(field "$last" planned_peak_bytes)" = "$(field "$last" measured_peak_bytes)" ]
+said 'planned peak = measured peak' $?
+[ "$(field "$last" planned_flops)" -gt 0 ] && [ "$(field "$last" planned_flops)" = "$(field "$last" measured_flops)" ]
+said 'planned FLOPs = measured FLOPs' $?
+[ "$(field "$last" unplanned_bytes)" = 0 ]
+said 'nothing outside the arena' $?
+grep -q 'planned = measured in each of 19 steps' "$work/out"
+said 'the report says so of every step after the first' $?
+! grep -q "$(printf '\r')" "$work/err" && grep -q ' 20/20 ' "$work/err"
+said 'plain lines in a pipe' $?
+run inspect "$work/a/config.json"
+said 'other verbs read the config.json' $?
+
+# ---- the ledger ----
+run ledger "$work/a"
+said 'the ledger of the run: equal, exit 0' $?
+[ "$(grep -c ' equal$' "$work/out")" -ge 7 ] && ! grep -q DIFFERENT "$work/out"
+said 'peak, categories, FLOPs and allocations are equal' $?
+for by in category module op line phase; do
+    run ledger "$work/a" --by $by
+    said "--by $by" $?
+done
+run --json ledger "$work/a"
+code=$?
+[ $code -eq 0 ] && grep -q '"equal": *true' "$work/out"
+said 'and as JSON' $?
+sed 's/"measured": *[0-9]*/"measured": 7/' "$work/a/ledger.json" >"$work/ledger.json"
+mkdir "$work/wrong" && mv "$work/ledger.json" "$work/wrong/"
+run ledger "$work/wrong"
+[ $? -eq 3 ] && grep -q DIFFERENT "$work/out"
+said 'where they differ: exit 3' $?
+for text in '' '{' '[]' '{"peak_bytes": 3}' '{"peak_bytes": {"planned": "x", "measured": 1}}' '<html>'; do
+    printf '%s' "$text" >"$work/wrong/ledger.json"
+    run ledger "$work/wrong"
+    [ $? -eq 1 ] && [ -s "$work/err" ]
+    said "a ledger.json of \"$text\" is refused" $?
+done
+run ledger "$work/nowhere"
+[ $? -eq 2 ]
+said 'no such run: exit 2' $?
+run ledger "$work/a" --by colour
+[ $? -eq 2 ]
+said 'no such table: exit 2' $?
+
+# ---- five and five are ten, bit for bit ----
+# shellcheck disable=SC2086
+run train sums --out "$work/ten" $small --steps 10
+# shellcheck disable=SC2086
+run train sums --out "$work/five" $small --steps 10 --stop-at 5
+run train sums --out "$work/five" --resume
+said 'resumes' $?
+cmp -s "$work/ten/checkpoint.tally" "$work/five/checkpoint.tally"
+said 'five steps, resumed for five: the bits of ten' $?
+run ledger "$work/five"
+said 'the ledger of the resumed run is equal' $?
+run train sums --out "$work/threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 --threads 2
+cmp -s "$work/ten/checkpoint.tally" "$work/threads/checkpoint.tally"
+said 'the same bits on two threads' $?
+run train sums --out "$work/five" --resume --lr 1
+[ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
+said 'a resumed run keeps its settings' $?
+head -c 3000 "$work/ten/checkpoint.tally" >"$work/five/checkpoint.tally"
+run train sums --out "$work/five" --resume
+[ $? -eq 1 ] && grep -q 'cut short' "$work/err"
+said 'a checkpoint cut short is refused' $?
+
+# ---- interrupts ----
+# shellcheck disable=SC2086
+"$TALLY" train sums --out "$work/int" $small --steps 100000000 --log-every 10 >"$work/out" 2>"$work/err" </dev/null &
+pid=$!
+tries=0
+while [ ! -s "$work/int/metrics.jsonl" ] && [ $tries -lt 300 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -TERM $pid # a background job of a script has SIGINT ignored, so TERM stands for both
+wait $pid
+code=$?
+[ $code -eq 130 ]
+said 'SIGTERM: exit 130' $?
+[ -s "$work/int/checkpoint.tally" ] && [ ! -e "$work/int/checkpoint.tally.tmp" ]
+said 'the checkpoint is saved' $?
+stopped=$(field "$work/int/metrics.jsonl" step)
+run train sums --out "$work/int" --resume --stop-at $((stopped + 3))
+said 'and goes on' $?
+[ "$(field "$work/int/metrics.jsonl" step)" -eq $((stopped + 3)) ]
+said 'from where it stopped' $?
+
+# ---- other models and optimizers ----
+tiny='--model gpt2:N=1,D=16,H=2'
+for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad" "$tiny --precision bf16" \
+    "$tiny --precision bf16-mixed" '--model llama:N=2,D=16,H=4,G=2' "$tiny --global-batch 12" "$tiny --seq 16" \
+    "$tiny --clip 0"; do
+    rm -rf "$work/x"
+    # shellcheck disable=SC2086
+    run train sums --out "$work/x" --micro-batch 4 --threads 1 --steps 4 $case
+    run ledger "$work/x"
+    said "planned = measured with $case" $?
+done
+printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
+run train "$work/task.json" --out "$work/task"
+[ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]
+said 'a task from a file' $?
+
+# ---- refusals ----
+refuses() { # NAME STATUS TEXT ARGUMENT...
+    name=$1 status=$2 text=$3
+    shift 3
+    rm -rf "$work/r"
+    run train "$@"
+    code=$?
+    cat "$work/out" "$work/err" | tr -s '\n ' '  ' >"$work/flat"
+    [ $code -eq "$status" ] && grep -qF -- "$text" "$work/flat" && [ ! -e "$work/r/metrics.jsonl" ]
+    said "$name" $?
+}
+refuses 'does not fit: exit 3' 3 'does not fit' sums --out "$work/r" --memory 1MB
+refuses 'and what would fit' 3 '--micro-batch' sums --out "$work/r" --memory 20MB
+refuses 'no folder named' 2 '--out' sums
+refuses 'no task' 2 'needs TASK' --out "$work/r"
+refuses 'an unknown task' 2 'there is no task' summs --out "$work/r"
+refuses 'a folder that holds a run' 1 'already holds a run' sums --out "$work/a"
+refuses 'nothing to resume' 1 'no run to resume' sums --out "$work/r" --resume
+refuses 'zero steps' 2 '--steps' sums --out "$work/r" --steps 0
+refuses 'negative steps' 2 '--steps' sums --out "$work/r" --steps -5
+refuses 'steps that are no number' 2 '--steps' sums --out "$work/r" --steps many
+refuses 'steps beyond counting' 2 '--steps' sums --out "$work/r" --steps 99999999999999999999
+refuses 'a learning rate that is none' 2 '--lr' sums --out "$work/r" --lr nan
+refuses 'a short sequence' 2 '--seq' sums --out "$work/r" --seq 5
+refuses 'batches that do not divide' 2 'global batch' sums --out "$work/r" --micro-batch 4 --global-batch 6
+refuses 'a bare 2G' 2 '--memory' sums --out "$work/r" --memory 2G
+refuses 'no threads' 2 '--threads' sums --out "$work/r" --threads 0
+refuses 'a spec with an unknown letter' 2 'there is no "X"' sums --out "$work/r" --model gpt2:X=3
+refuses 'a spec without a number' 2 'NAME=NUMBER' sums --out "$work/r" --model gpt2:N
+refuses 'a spec of zero layers' 2 'at least 1' sums --out "$work/r" --model gpt2:N=0
+refuses 'heads that do not divide' 2 'no multiple' sums --out "$work/r" --model gpt2:D=100,H=3
+refuses 'a model without a vocabulary' 2 'no vocabulary' sums --out "$work/r" --model cruncher
+refuses 'adam is not trained with' 2 'adam' sums --out "$work/r" --optim adam
+printf '{"task": "sums", "stepps": 3}' >"$work/task.json"
+refuses 'a misspelt key in a task' 1 'stepps' "$work/task.json" --out "$work/r"
+printf '{"task": "poems"}' >"$work/task.json"
+refuses 'an unknown task in a file' 1 'poems' "$work/task.json" --out "$work/r"
+: >"$work/tokens.bin"
+refuses 'a token file' 1 'token files' "$work/tokens.bin" --out "$work/r"
+refuses 'a loss that is not finite' 1 'stopped before the update' sums --out "$work/n" --model gpt2:N=1,D=16,H=2 \
+    --micro-batch 4 --threads 1 --optim sgd --lr 1e6 --warmup 0 --clip 0 --steps 200
