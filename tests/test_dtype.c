@@ -28,12 +28,14 @@ static uint32_t bits_of(float value) {
 
 static void test_table(void **state) {
     (void)state;
-    static const int bytes[] = {8, 4, 2, 2, 8, 4, 1, 1};
-    static const char *const names[] = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8", "bool"};
+    static const int bytes[] = {8, 4, 2, 2, 8, 4, 1, 1, 1, 1, 2, 1, 2};
+    static const char *const names[] = {"f64",  "f32",    "bf16",   "f16", "i64", "i32", "u8",
+                                        "bool", "f8e4m3", "f8e5m2", "i16", "i8",  "u16"};
+    assert_int_equal(TL_DTYPE_COUNT, 13);
     for (int i = 0; i < TL_DTYPE_COUNT; i++) {
         assert_int_equal(tl_dtype_bytes((tl_dtype)i), bytes[i]);
         assert_string_equal(tl_dtype_name((tl_dtype)i), names[i]);
-        assert_int_equal(tl_dtype_is_float((tl_dtype)i), i < 4);
+        assert_int_equal(tl_dtype_is_float((tl_dtype)i), i < 4 || i == 8 || i == 9);
     }
     assert_int_equal(tl_dtype_bytes((tl_dtype)99), 0);
     assert_string_equal(tl_dtype_name(TL_DTYPE_COUNT), "unknown");

@@ -5,7 +5,8 @@
  * Rules for every kernel
  *   - Strides are in elements, may be zero (broadcast) or negative. `data` points at element [0,…,0].
  *   - in and out never overlap, except that out[i] may be exactly in[j] (same data, same strides) where noted "in place".
- *   - Any size may be 0. Floating dtypes: f64 computes in double; f32, bf16, f16 compute in float and round once on store.
+ *   - Any size may be 0. Floating dtypes: f64 computes in double; the others compute in float and round once on
+ *     store. Integers compute in 64 bits and keep the low bits on store.
  *   - The result never depends on the number of threads: work is cut by shape alone, partial sums are added in a fixed
  *     order. Inner loops are autovectorisable C; built with -ffp-contract=off.
  *   - Kernels do not allocate: scratch comes in `work`, whose size the op declared.
@@ -62,6 +63,7 @@ typedef struct tl_product {
     bool accumulate;
     const char *bias; /* NULL, or n values of dtype added to each row */
     int64_t bias_stride;
+    bool *failed; /* NULL, or set when a library failed part-way through an accumulating product: C is then undefined */
 } tl_product;
 
 /* ---- attributes ---- */
@@ -111,6 +113,7 @@ typedef struct tl_adamw_attr {
                           PyTorch's: θ −= lr·λ·θ; θ −= lr/(1−β1^t) · m / (sqrt(v)/sqrt(1−β2^t) + ε) */
 } tl_adamw_attr;
 
+/* Rows that one partial sum over rows takes: rows are cut in blocks of this many, by shape alone. */
 /* ---- attributes of the index, loss, attention and quantising kernels ---- */
 /* How indices pick elements of a tensor x. `picked` is the other side: a gather's result, a scatter's updates. */
 typedef enum tl_index_kind {
@@ -167,6 +170,8 @@ typedef struct tl_quantize_attr {
 
 /* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
+/* Elements that one partial sum of mse takes. */
+#define TL_ERROR_BLOCK 4096
 
 struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     const char *name; /* "portable", "avx2", "avx512" */
@@ -187,8 +192,11 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *scale;
     /* derivative: in[0] = x, in[1] = gradient of the output → out[0]. (tanh: in[0] = the output.) In place on in[1]. */
     tl_kernel *relu_backward, *gelu_erf_backward, *gelu_tanh_backward, *silu_backward, *tanh_backward;
-    /* in[0] → out[0], any dtypes: copies with conversion (float→int truncates towards zero and saturates; →bool is ≠ 0). */
+    /* in[0] → out[0], any dtypes: copies with conversion (float→int truncates towards zero and saturates, NaN is 0; int→int
+     * saturates; →bool is ≠ 0; →f8: too large is NaN in e4m3, infinity in e5m2). */
     tl_kernel *copy;
+    /* the same, but →f8 too large is the largest number, ±448 or ±57344 */
+    tl_kernel *copy_saturating;
     /* out[0] = value. tl_fill_attr. Any dtype. */
     tl_kernel *fill;
     /* in[0] → out[0] of the same ndim; where out.size is 1 and in.size is not, the axis is reduced. sum: in f32 (f64 for f64,
@@ -224,7 +232,7 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *cross_entropy;
     /* in: logits, targets, lse, count, gradient of the loss (one element) → out[0] gradient of logits; 0 rows where ignored. */
     tl_kernel *cross_entropy_backward;
-    /* in: a, b (same shape) → out[0], one element, mean of (a−b)² (f32 for 16-bit). work: ceil(n/4096) doubles. */
+    /* in: a, b (same shape) → out[0], one element, mean of (a−b)² (f32 for 16-bit). work: ceil(n/TL_ERROR_BLOCK) doubles. */
     tl_kernel *mse;
     /* in: a, b, gradient (one element) → out[0] = 2(a−b)·g/n. */
     tl_kernel *mse_backward;

@@ -37,6 +37,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(silu_backward),
     KERNEL(tanh_backward),
     KERNEL(copy),
+    KERNEL(copy_saturating),
     KERNEL(fill),
     KERNEL(sum),
     KERNEL(mean),
