@@ -30,6 +30,10 @@ typedef struct tl_mask_options {
 tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
                               const char *site);
 
+/* The scores of the same: scale·x + mask, −inf where not seen. For a look at them; no gradient. */
+tl_tensor *tl_masked_scores_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
+                             const char *site);
+
 /* ---- attention ----
  * softmax(mask(softcap(scale·q·kᵀ)))·v (Vaswani et al. 2017, eq. 1; ONNX Attention 24), a composition: the products, a softcap
  * as scale, tanh, scale, and tl_masked_softmax. Backward gets q, k, v, the tanh where there is a softcap, and the
@@ -38,11 +42,12 @@ tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths,
  *   G divides H: heads h·H/G … share key/value head h (Ainslie et al. 2023). They are read in place, never repeated.
  *   past_key[B,G,P,K], past_value[B,G,P,L] come before k and v; causal rows then start at column P.
  *   mask: bool or floats of q's dtype, broadcast to [B,H,T,S]; a last axis shorter than S hides what is beyond it.
- *   softcap c: c·tanh(x/c) before the mask (Gemma 2), so that what is hidden stays hidden. */
+ *   softcap c: c·tanh(x/c) before the mask (Gemma 2), so that what is hidden stays hidden.
+ * The softmax of 16-bit scores computes in f32 and rounds its result. */
 typedef enum tl_attention_scores {
     TL_SCORES_RAW,    /* scale·q·kᵀ */
     TL_SCORES_CAPPED, /* after the softcap */
-    TL_SCORES_MASKED, /* after mask and causality: −inf where hidden */
+    TL_SCORES_MASKED, /* after mask and causality: −inf where hidden; no gradient flows back through these */
     TL_SCORES_SOFTMAX
 } tl_attention_scores;
 typedef struct tl_attention_options {
@@ -53,7 +58,6 @@ typedef struct tl_attention_options {
     int64_t before, after;   /* of the window; negative: no limit */
     int64_t heads, kv_heads; /* of 3-D inputs; 0 with 4-D ones */
     tl_tensor *mask, *lengths, *past_key, *past_value; /* NULL: none. lengths: i32 or i64[B], the keys that count */
-    bool softmax_f32;                                  /* the softmax of 16-bit scores in f32 */
     /* Results beside y; NULL where not wanted. */
     tl_tensor **present_key, **present_value; /* past and present, [B,G,P+S,…] */
     tl_tensor **scores;                       /* [B,H,T,S], of the kind: */
@@ -106,6 +110,7 @@ tl_tensor *tl_cross_entropy_loss_(tl_tensor *logits, tl_tensor *targets, tl_tens
 
 #define tl_log_softmax(x) tl_log_softmax_((x), TL_HERE)
 #define tl_masked_softmax(x, mask, lengths, options) tl_masked_softmax_((x), (mask), (lengths), (options), TL_HERE)
+#define tl_masked_scores(x, mask, lengths, options) tl_masked_scores_((x), (mask), (lengths), (options), TL_HERE)
 #define tl_attention(q, k, v, options) tl_attention_((q), (k), (v), (options), TL_HERE)
 #define tl_rotary_cached(x, cache) tl_rotary_cached_((x), (cache), TL_HERE)
 #define tl_swiglu(a, b, alpha) tl_swiglu_((a), (b), (alpha), TL_HERE)

@@ -109,8 +109,22 @@ static void masked_softmax_sample(uint64_t seed, tl_case *c) {
 TL_OP(masked_softmax, sizeof(tl_masked_softmax_attr), masked_softmax_infer, masked_softmax_cost, masked_softmax_saves,
       masked_softmax_forward, masked_softmax_grad, masked_softmax_sample);
 
-tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
-                              const char *site) {
+static tl_status masked_scores_forward(const tl_sig *sig, tl_args *args) {
+    if (attr_of(sig)->has_mask)
+        tl_array_broadcast(&args->call.in[1], &sig->in[0]->shape);
+    return tl_args_run(sig, args, args->kernels->masked_scores);
+}
+
+static void masked_scores_cost(const tl_sig *sig, tl_cost *cost) {
+    bool adds = attr_of(sig)->has_mask && sig->in[1]->dtype != TL_BOOL;
+    cost->arithmetic = tl_amount_shape(sig->ctx, adds ? 2 : 1, &sig->in[0]->shape);
+}
+
+TL_OP(masked_scores, sizeof(tl_masked_softmax_attr), masked_softmax_infer, masked_scores_cost, TL_SAVES_NONE,
+      masked_scores_forward, TL_NO_GRAD, masked_softmax_sample);
+
+static tl_tensor *run(const tl_op *op, tl_tensor *x, tl_tensor *mask, tl_tensor *lengths,
+                      const tl_mask_options *options, const char *site) {
     tl_masked_softmax_attr attr;
     tl_tensor *in[3] = {x};
     int n = 1;
@@ -126,5 +140,15 @@ tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths,
         in[n++] = mask;
     if (lengths)
         in[n++] = lengths;
-    return tl_run1(&tl_op_masked_softmax, in, n, &attr, site);
+    return tl_run1(op, in, n, &attr, site);
+}
+
+tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
+                              const char *site) {
+    return run(&tl_op_masked_softmax, x, mask, lengths, options, site);
+}
+
+tl_tensor *tl_masked_scores_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
+                             const char *site) {
+    return run(&tl_op_masked_scores, x, mask, lengths, options, site);
 }
