@@ -3,6 +3,7 @@
 
 #include "conformance/conformance.h"
 #include "tally/ops_layers.h"
+#include "tally/ops_quantize.h"
 
 static bool wanted(const conformance_case *c, int output) { return output < c->n_out && c->out[output].given; }
 
@@ -114,6 +115,25 @@ static void run_dropout(conformance_case *c) {
         c->y[1] = tl_fill(tl_empty(c->ctx, TL_BOOL, *tl_tensor_shape(c->x[0]), TL_WORK), 1);
 }
 
+/* ---- quantising ---- */
+
+static tl_quantize_options quantize_of(const conformance_case *c) {
+    return (tl_quantize_options){.axis = (int)conformance_int(c, "axis", 1),
+                                 .block = conformance_int(c, "block_size", 0),
+                                 .overflows = conformance_int(c, "saturate", 1) == 0};
+}
+
+static void run_quantize(conformance_case *c) {
+    tl_quantize_options options = quantize_of(c);
+    conformance_exact(c);
+    c->y[0] = tl_quantize(c->x[0], c->x[1], c->x[2], c->out[0].dtype, &options);
+}
+
+static void run_dequantize(conformance_case *c) {
+    tl_quantize_options options = quantize_of(c);
+    c->y[0] = tl_cast(tl_dequantize(c->x[0], c->x[1], c->x[2], &options), c->out[0].dtype);
+}
+
 /* ---- optimizers ----
  * Inputs R, T, then all X, all G, all states. ONNX adds norm·X to the gradient (L2), where AdamW decays apart from it. */
 
@@ -199,6 +219,7 @@ const conformance_entry conformance_layers[] = {
     {"Adagrad", run_adagrad},
     {"Adam", run_adam},
     {"Attention", run_attention},
+    {"DequantizeLinear", run_dequantize},
     {"Dropout", run_dropout},
     {"Gelu", run_gelu},
     {"GroupNormalization", run_group_norm},
@@ -206,6 +227,7 @@ const conformance_entry conformance_layers[] = {
     {"MeanVarianceNormalization", run_mean_variance_norm},
     {"Momentum", run_momentum},
     {"NegativeLogLikelihoodLoss", run_nll_loss},
+    {"QuantizeLinear", run_quantize},
     {"RMSNormalization", run_rms_norm},
     {"RotaryEmbedding", run_rotary},
     {"SoftmaxCrossEntropyLoss", run_cross_entropy},
