@@ -280,6 +280,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
      * out[0] softmax(scale·x + mask) over the last axis; columns that the mask, −inf, a length or the window hides are 0 and not
      * read for sums; a row without columns is all 0. tl_masked_softmax_attr. Backward is softmax_backward. */
     tl_kernel *masked_softmax;
+    /* The same without the softmax: scale·x + mask, −inf where hidden. */
+    tl_kernel *masked_scores;
     /* in: a, b → a·σ(alpha·a)·b. Backward: in: a, b, gradient → out[0] da, out[1] db. tl_swiglu_attr. */
     tl_kernel *swiglu, *swiglu_backward;
     /* in: x, scale, [zero point] of x's sizes (strides 0 where they repeat) → out[0] saturate(round(x ÷ scale) + zero point), to

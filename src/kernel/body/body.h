@@ -162,7 +162,8 @@ tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
 /* indices, sorting, padding, losses, masked attention, quantising */
 tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
     TL_K(pad_backward);
-tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax);
+tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax),
+    TL_K(masked_scores);
 tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize);
 
 #endif

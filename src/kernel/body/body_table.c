@@ -78,6 +78,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(nll_loss),
     KERNEL(nll_loss_backward),
     KERNEL(masked_softmax),
+    KERNEL(masked_scores),
     KERNEL(swiglu),
     KERNEL(swiglu_backward),
     KERNEL(quantize),
