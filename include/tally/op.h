@@ -32,6 +32,7 @@ typedef struct tl_output {
     tl_category category; /* of a new storage; TL_WORK by default */
     int alias;            /* TL_NEW, or the input whose storage it shares */
     bool in_place;        /* it writes into that input: same shape, dtype and strides */
+    bool elementwise;     /* element i comes from elements i of the inputs: it may be written over one of them */
     bool hidden;          /* statistics, masks: not returned to the caller, there only when something is recorded */
     int64_t stride[TL_MAX_NDIM], offset; /* of an alias that is not in place, in elements of its storage */
 } tl_output;
@@ -100,6 +101,8 @@ tl_output *tl_sig_add(tl_sig *sig, tl_dtype dtype, const tl_shape *shape);
 /* "softmax (model.c:12): " before the message. */
 tl_status tl_sig_fail(tl_sig *sig, tl_status status, const char *format, ...) TL_PRINTF(3, 4);
 tl_status tl_sig_want_float(tl_sig *sig, int input);
+/* Fails for bool, the one format without arithmetic. */
+tl_status tl_sig_want_arithmetic(tl_sig *sig, int input);
 tl_status tl_sig_want_same_dtype(tl_sig *sig);
 tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least);
 
@@ -144,7 +147,11 @@ struct tl_case {
         bool fixed_dtype;  /* this input keeps its dtype */
         bool fixed_layout; /* must be contiguous and not overlap (written in place) */
     } in[TL_MAX_IO];
+#ifdef __cplusplus
+    alignas(16) char attr[512];
+#else
     _Alignas(16) char attr[512];
+#endif
     bool in_place, random; /* writes an input; draws random numbers (values compared by property) */
     double tolerance;      /* relative, for f32 against the reference; 0: exact */
 };

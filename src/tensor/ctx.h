@@ -14,6 +14,7 @@ struct tl_op;
 typedef struct tl_place {
     tl_phase phase;
     uint32_t module, region;
+    int64_t times; /* how often what is booked here happens; 0 is once. More in a condensed repetition */
     const struct tl_op *op;
     const char *site;      /* the op's line */
     const char *user_site; /* the outermost module call's line, or the op's */
@@ -80,15 +81,14 @@ typedef struct tl_repeat_node {
     uint32_t outer; /* region it lies in */
     const char *symbol;
     int64_t count;
+    int64_t run; /* iterations that really run: count, or 2 in a condensed repetition */
     const tl_poly *formula;
-    uint32_t *regions; /* one per iteration */
+    uint32_t *regions; /* one per iteration that runs */
 } tl_repeat_node;
 
 typedef struct tl_region_node {
     uint32_t repeat, iteration; /* region 0: none */
 } tl_region_node;
-
-typedef struct tl_pointer_map tl_pointer_map;
 
 struct tl_ctx {
     tl_allocator allocator;
@@ -110,6 +110,7 @@ struct tl_ctx {
     int64_t scope_count, scope_capacity;
     int64_t *marks;
     int mark_count, mark_capacity;
+    int64_t lost_scopes; /* begun while there was no memory for a mark */
 
     tl_place place;
     tl_module_node *modules;

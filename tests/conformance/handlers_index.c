@@ -1,0 +1,6 @@
+/* Gather, scatter, sort and selections. */
+#include "conformance/conformance.h"
+
+const conformance_entry conformance_index[] = {
+    {NULL, NULL},
+};
