@@ -285,7 +285,7 @@ static const char *what_else(const unsigned char *b, size_t n) {
         {"PK\5\6", 4, "an empty zip archive"},
         {"\x80", 1, "a Python pickle: code, not data"},
         {"\x1f\x8b", 2, "a gzip archive: unpack it first"},
-        {"version https://git-lfs", 23, "a git-LFS pointer, not the file itself: run `git lfs pull'"},
+        {"version http", 12, "a git-LFS pointer, not the file itself: run `git lfs pull'"},
         {"<", 1, "a page of HTML: the download asked for a log-in or failed"},
         {"\x89HDF", 4, "an HDF5 file"},
         {"GGUF", 4, "a GGUF model"},
