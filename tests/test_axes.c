@@ -52,6 +52,7 @@ static void einsum_patterns_are_refused(void **state) {
         {"ijk->i", 1, {2}, {{2, 3}}, "has 2 axes, but the pattern names 3", "ijk"},
         {"i->i", 1, {2}, {{2, 3}}, "has 2 axes, but the pattern names 1", "i"},
         {"batch -> batch", 1, {1}, {{4}}, "each letter is an axis", "batch"},
+        {"ij->j i", 1, {2}, {{2, 3}}, "each word is an axis", "ij"},
         {"...ijk->i", 1, {2}, {{2, 3}}, "names at least 3", "..."},
         {"...i->i", 1, {2}, {{2, 3}}, "the output lacks ...", NULL},
         {"...i...->i", 1, {2}, {{2, 3}}, "a second ... in one operand", NULL},
