@@ -43,7 +43,7 @@ have = $(shell printf '\043include <%s>\n' '$1' | $(CC) -E -x c - >/dev/null 2>&
 HAVE_DNNL := $(call have,dnnl.h)
 HAVE_HWLOC := $(call have,hwloc.h)
 HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
-LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
+LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lz -lm -lpthread
 CLI_LDLIBS := -lsmartcols
 CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
 LDFLAGS ?=
@@ -60,7 +60,9 @@ TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SCRIPTS := $(wildcard tests/*.sh)
 TEST_HELPERS := $(filter-out tests/test_%,$(wildcard tests/*.c))
 BENCH_SOURCES := $(wildcard bench/bench_*.c)
+EXHAUSTIVE_SOURCES := $(wildcard tests/exhaustive/*.c)
 FUZZ_SOURCES := $(wildcard fuzz/fuzz_*.c)
+CONFORMANCE_SOURCES := $(wildcard tests/conformance/*.c)
 EXAMPLE_SOURCES := $(wildcard examples/*.c)
 HEADERS := $(wildcard include/tally/*.h)
 MAN_PAGES := $(wildcard man/*.1)
@@ -74,9 +76,11 @@ ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf1
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) \
   $(foreach isa,$(ISAS),$(BODY_SOURCES:src/kernel/body/%.c=$(BUILD)/obj/body/$(isa)/%.o))
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
+CONFORMANCE_OBJECTS := $(CONFORMANCE_SOURCES:%.c=$(BUILD)/obj/%.o)
 HELPER_OBJECTS := $(TEST_HELPERS:%.c=$(BUILD)/obj/%.o)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 BENCHES := $(BENCH_SOURCES:bench/%.c=$(BUILD)/bench/%)
+EXHAUSTIVE := $(EXHAUSTIVE_SOURCES:tests/exhaustive/%.c=$(BUILD)/exhaustive/%)
 EXAMPLES := $(EXAMPLE_SOURCES:examples/%.c=$(BUILD)/examples/%)
 FUZZERS := $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/bin/%)
 
@@ -92,7 +96,8 @@ say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $1 '$@';)
 # Made by one rule and used by another, and kept all the same.
 .SECONDARY: $(GENERATED)
 .SUFFIXES:
-.PHONY: all examples demo demo-run test test-run build-tests test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
+.PHONY: all conformance conformance-run examples demo demo-run test test-run build-tests test-exhaustive test-exhaustive-run \
+  test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
   clean wasm wasm-run help packages FORCE
 
 all: $(TALLY) $(BUILD)/libtally.a $(SHARED)
@@ -106,7 +111,7 @@ $(BUILD)/flags: FORCE
 	@$(call write_if_changed,$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(LIB_LDLIBS))
 
 $(BUILD)/sources: FORCE
-	@$(call write_if_changed,$(sort $(LIB_OBJECTS) $(HELPER_OBJECTS) $(CLI_OBJECTS) $(GENERATOR_INPUTS)))
+	@$(call write_if_changed,$(sort $(LIB_OBJECTS) $(HELPER_OBJECTS) $(CONFORMANCE_OBJECTS) $(CLI_OBJECTS) $(GENERATOR_INPUTS)))
 
 $(BUILD)/gen/%.c: tools/gen_%.sh $(GENERATOR_INPUTS) $(BUILD)/sources
 	@mkdir -p $(@D)
@@ -158,9 +163,16 @@ $(BUILD)/tests/libhelpers.a: $(HELPER_OBJECTS) $(BUILD)/sources
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a
 	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a -lcmocka $(LIB_LDLIBS)
 
+$(BUILD)/conformance: $(CONFORMANCE_OBJECTS) $(BUILD)/libtally.a
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(CONFORMANCE_OBJECTS) $(BUILD)/libtally.a $(LIB_LDLIBS)
+
 $(BENCHES): $(BUILD)/bench/%: bench/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+
+$(EXHAUSTIVE): $(BUILD)/exhaustive/%: $(BUILD)/obj/tests/exhaustive/%.o $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a $(LIB_LDLIBS)
 
 $(EXAMPLES): $(BUILD)/examples/%: examples/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -196,12 +208,29 @@ SCRIPTS_TO_RUN = $(if $(SANITIZE),$(if $(TEST_SCRIPTS),$(shell grep -l TALLY $(T
 # TESTS_ONLY='test_pool test_tensor' runs those alone.
 test-run: build-tests
 	@BUILD=$(BUILD) CC=$(CC) SANITIZE=$(SANITIZE) TEST_TIMEOUT=$(TEST_TIMEOUT) TESTS_ONLY='$(TESTS_ONLY)' \
-	  sh tools/run-tests.sh $(TESTS) $(SCRIPTS_TO_RUN)
+	  sh tools/run-tests.sh $(TESTS) $(BUILD)/conformance $(SCRIPTS_TO_RUN)
 
 # Everything compiled and nothing run.
-build-tests: all $(TESTS) $(EXAMPLES) $(BENCHES)
+build-tests: all $(TESTS) $(BUILD)/conformance $(EXHAUSTIVE) $(EXAMPLES) $(BENCHES)
+
+# What is too much for every day: all 2^32 inputs of a conversion, in minutes.
+test-exhaustive: packages
+	$(SUBMAKE) test-exhaustive-run
+
+test-exhaustive-run: $(EXHAUSTIVE)
+	@for program in $(EXHAUSTIVE); do echo "== $$program"; $$program || exit 1; done
 
 examples: $(EXAMPLES)
+
+# Cases of others against our ops, from any folder of the form of ../shared/suites.
+SUITES ?= $(if $(TALLY_SHARED),$(TALLY_SHARED),../shared)/suites
+
+conformance:
+	@sh tools/install-packages.sh build test $(CC_SECTION)
+	$(SUBMAKE) conformance-run
+
+conformance-run: $(BUILD)/conformance
+	@$(BUILD)/conformance '$(SUITES)'
 
 test-asan: packages
 	$(SUBMAKE) test-run BUILD=build/asan SANITIZE=address,undefined
@@ -292,6 +321,8 @@ help:
 	@echo 'make test       install what is missing, build, run every test; the last line is the count'
 	@echo 'make test-asan  the same under AddressSanitizer and UndefinedBehaviorSanitizer (in build/asan)'
 	@echo 'make test-tsan  the same under ThreadSanitizer (in build/tsan)'
+	@echo 'make conformance  ONNX cases through our ops; SUITES=$(SUITES)'
+	@echo 'make test-exhaustive  every float32 to every narrower format, on every instruction set (minutes)'
 	@echo 'make lint       formatting, static analysis, layers, banned calls, sizes'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
 	@echo 'make bench      benchmarks'

@@ -106,6 +106,21 @@ static int read_unknown_devices(const tl_cli *cli, tl_time *t) {
     return TL_EXIT_OK;
 }
 
+/* The peak of this machine, where `tally machine' has measured it. */
+static int read_here(const tl_cli *cli, tl_time *t) {
+    tl_machine machine;
+    tl_error error = {TL_OK, ""};
+    tl_dtype dtype = t->precision == TL_PRECISION_FP32 ? TL_F32 : TL_BF16;
+    bool has_dtype = t->precision != TL_PRECISION_FP16_MIXED && t->precision != TL_PRECISION_FP8_MIXED;
+    bool measured = has_dtype && tl_machine_load(tl_machine_cores(), &machine, &error) == TL_OK;
+    t->peak = measured ? tl_machine_peak(&machine, dtype) : 0;
+    if (t->peak > 0)
+        return TL_EXIT_OK;
+    return tl_usage(cli, "the %s peak of this machine is unknown%s: give --peak FLOP/s", tl_rate_name(t->rate),
+                    !has_dtype || measured ? "; `tally machine' measures fp32 and, where the processor has it, bf16"
+                                           : " until `tally machine' has measured it");
+}
+
 static int read_devices(const tl_cli *cli, tl_time *t) {
     const tl_options *options = &cli->options;
     t->rate = tl_cli_precision_rate(t->precision);
@@ -137,7 +152,7 @@ static int read_devices(const tl_cli *cli, tl_time *t) {
                         "the peak of a device is needed: name the device, as in --gpus %sH100, or give --peak FLOP/s",
                         t->solve == TL_TIME_GPUS ? "" : "8x");
     if (t->here)
-        return tl_usage(cli, "the peak of this machine is not measured in this build: give --peak FLOP/s");
+        return read_here(cli, t);
     if (t->dense <= 0)
         return tl_usage(cli, "%s has no published dense %s rate: choose another --precision or give --peak FLOP/s",
                         t->device_name, tl_rate_name(t->rate));

@@ -77,7 +77,9 @@ static const tl_accelerator *sparse_figure(const tl_time *t, double *dense) {
 static void peak_source(const tl_time *t, bool all, char *buffer, size_t size) {
     double dense = 0;
     const tl_accelerator *sparse = sparse_figure(t, &dense);
-    if (!t->peak_by_hand) {
+    if (!t->peak_by_hand && !t->accelerator) {
+        snprintf(buffer, size, "this machine, %s, measured by `tally machine'", tl_rate_name(t->rate));
+    } else if (!t->peak_by_hand) {
         size_t length = strcspn(t->accelerator->source, all ? "" : ";");
         snprintf(buffer, size, "%s %s dense, %.*s", t->accelerator->name, tl_rate_name(t->rate), (int)length,
                  t->accelerator->source);
@@ -180,7 +182,7 @@ static void out_peak(const tl_cli *cli, const tl_time *t) {
     } else if (t->peak_by_hand && t->dense > 0 && t->peak > t->dense * 1.01) {
         tl_out_item(cli, "peak", "%s (--peak): more than the dense %s peak of %s, %s", rate, tl_rate_name(t->rate),
                     t->device_name, tera(t->dense, other));
-    } else if (!t->peak_by_hand && t->accelerator->sparse_factor > 1) {
+    } else if (!t->peak_by_hand && t->accelerator && t->accelerator->sparse_factor > 1) {
         double figure = t->peak * t->accelerator->sparse_factor;
         tl_out_item(cli, "peak", "%s: %s (%s is with 2:4 sparsity; it would say %s%s)", rate, source,
                     tera(figure, other), t->solve == TL_TIME_MFU ? "MFU " : "",

@@ -232,6 +232,7 @@ static int read_sizes(tl_train *t) {
     t->threads = (int)threads;
     t->plan.threads = (int)threads;
     t->plan.devices = (tl_devices){.count = 1, .here = true};
+    t->plan.every_micro_batch = true; /* the arena follows each of them */
     return TL_EXIT_OK;
 }
 
@@ -319,7 +320,8 @@ const tl_verb tl_verb_train = {
                "Before the first step the run is planned on the device meta; one that cannot\n"
                "fit never starts (exit 3). The folder holds config.json, run.json, plan.json,\n"
                "metrics.jsonl, ledger.json, evaluation.json and checkpoint.tally. Ctrl-C\n"
-               "finishes the step, saves and exits 130; --resume goes on bit for bit.\n\n"
+               "finishes the step, saves and exits 130; --resume goes on bit for bit.\n"
+               "Here --micro-batch is 256, --seq 11 and --precision fp32 unless given.\n\n"
                "  tally train sums --out runs/a\n"
                "  tally train sums --out runs/a --resume\n"
                "  tally train sums --out runs/b --model llama:N=2,D=128,H=4,G=2 --steps 300\n"

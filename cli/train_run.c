@@ -271,7 +271,7 @@ static void fill_line(run *r) {
     l->unplanned = r->measured.unplanned_bytes;
     l->measured_seconds = seconds;
     l->tokens_per_second = seconds > 0 ? (double)(r->plan.global_batch * r->plan.seq) / seconds : 0;
-    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(r->plan.per_step) / (seconds * peak) : 0;
+    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(l->measured_flops) / (seconds * peak) : 0;
     l->left_seconds = seconds * (double)(t->steps - l->step);
 }
 
@@ -407,7 +407,10 @@ static int report_json(run *r) {
     if (!json)
         return TL_EXIT_FAILED;
     tl_json_put_string(json, "folder", r->t->folder);
-    tl_line_json(json, &r->line);
+    if (r->line.step > r->start)
+        tl_line_json(json, &r->line);
+    else
+        tl_json_put_integer(json, "step", r->line.step); /* nothing was left to train */
     if (r->score.asked) {
         tl_json_key(json, "evaluation");
         tl_json_object(json);
@@ -442,8 +445,12 @@ static int report(run *r) {
     char seconds[TL_TEXT];
     if (t->cli->format == TL_FORMAT_JSON)
         return report_json(r);
-    tl_out(t->cli, "%s: step %lld of %lld, %s of training, loss %.4f\n", t->folder, (long long)r->line.step,
-           (long long)t->steps, tl_text_duration(r->trained_seconds, seconds), r->line.loss);
+    if (r->line.step > r->start)
+        tl_out(t->cli, "%s: step %lld of %lld, %s of training, loss %.4f\n", t->folder, (long long)r->line.step,
+               (long long)t->steps, tl_text_duration(r->trained_seconds, seconds), r->line.loss);
+    else
+        tl_out(t->cli, "%s: step %lld of %lld, nothing left to train\n", t->folder, (long long)r->line.step,
+               (long long)t->steps);
     if (r->score.asked) {
         tl_out_item(t->cli, "held-out",
                     "%lld of %lld sums exact (%.2f %%); neither they nor their mirrors were trained on",

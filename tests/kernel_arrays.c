@@ -86,6 +86,21 @@ void box_put(box *b, int64_t flat, double v) {
     case TL_I32:
         *(int32_t *)p = (int32_t)v;
         break;
+    case TL_F8E4M3:
+        *(uint8_t *)p = tl_f32_to_f8e4m3((float)v, false);
+        break;
+    case TL_F8E5M2:
+        *(uint8_t *)p = tl_f32_to_f8e5m2((float)v, false);
+        break;
+    case TL_I16:
+        *(int16_t *)p = (int16_t)v;
+        break;
+    case TL_U16:
+        *(uint16_t *)p = (uint16_t)v;
+        break;
+    case TL_I8:
+        *(int8_t *)p = (int8_t)v;
+        break;
     default:
         *(uint8_t *)p = (uint8_t)v;
         break;
@@ -103,6 +118,10 @@ double box_get(const box *b, int64_t flat) {
         return tl_bf16_to_f32(*(const uint16_t *)p);
     case TL_F16:
         return tl_f16_to_f32(*(const uint16_t *)p);
+    case TL_F8E4M3:
+        return tl_f8e4m3_to_f32(*(const uint8_t *)p);
+    case TL_F8E5M2:
+        return tl_f8e5m2_to_f32(*(const uint8_t *)p);
     default:
         return (double)box_get_int(b, flat);
     }
@@ -115,6 +134,12 @@ int64_t box_get_int(const box *b, int64_t flat) {
         return *(const int64_t *)p;
     case TL_I32:
         return *(const int32_t *)p;
+    case TL_I16:
+        return *(const int16_t *)p;
+    case TL_U16:
+        return *(const uint16_t *)p;
+    case TL_I8:
+        return *(const int8_t *)p;
     default:
         return *(const uint8_t *)p;
     }
@@ -135,14 +160,37 @@ void box_fill(box *b, double value) {
 }
 
 double unit_of(tl_dtype dtype) {
-    return dtype == TL_F64 ? 0x1p-53 : dtype == TL_F32 ? 0x1p-24 : dtype == TL_F16 ? 0x1p-11 : 0x1p-8;
+    switch (dtype) {
+    case TL_F64:
+        return 0x1p-53;
+    case TL_F32:
+        return 0x1p-24;
+    case TL_F16:
+        return 0x1p-11;
+    case TL_F8E4M3:
+        return 0x1p-4;
+    case TL_F8E5M2:
+        return 0x1p-3;
+    default:
+        return 0x1p-8;
+    }
 }
 
 double rounded(tl_dtype dtype, double v) {
-    return dtype == TL_F64   ? v
-           : dtype == TL_F32 ? (float)v
-           : dtype == TL_F16 ? tl_f16_to_f32(tl_f32_to_f16((float)v))
-                             : tl_bf16_to_f32(tl_f32_to_bf16((float)v));
+    switch (dtype) {
+    case TL_F64:
+        return v;
+    case TL_F32:
+        return (float)v;
+    case TL_F16:
+        return tl_f16_to_f32(tl_f32_to_f16((float)v));
+    case TL_F8E4M3:
+        return tl_f8e4m3_to_f32(tl_f32_to_f8e4m3((float)v, false));
+    case TL_F8E5M2:
+        return tl_f8e5m2_to_f32(tl_f32_to_f8e5m2((float)v, false));
+    default:
+        return tl_bf16_to_f32(tl_f32_to_bf16((float)v));
+    }
 }
 
 typedef struct block {

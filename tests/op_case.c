@@ -105,6 +105,8 @@ static void store(tl_dtype dtype, char *to, double v) {
         uint16_t u16;
         int64_t i64;
         int32_t i32;
+        int16_t i16;
+        int8_t i8;
         uint8_t u8;
     } x;
     switch (dtype) {
@@ -126,6 +128,21 @@ static void store(tl_dtype dtype, char *to, double v) {
     case TL_I32:
         x.i32 = (int32_t)v;
         break;
+    case TL_F8E4M3:
+        x.u8 = tl_f32_to_f8e4m3((float)v, false);
+        break;
+    case TL_F8E5M2:
+        x.u8 = tl_f32_to_f8e5m2((float)v, false);
+        break;
+    case TL_I16:
+        x.i16 = (int16_t)v;
+        break;
+    case TL_U16:
+        x.u16 = (uint16_t)v;
+        break;
+    case TL_I8:
+        x.i8 = (int8_t)v;
+        break;
     default:
         x.u8 = (uint8_t)v;
         break;
@@ -140,6 +157,8 @@ static double load(tl_dtype dtype, const char *from) {
         uint16_t u16;
         int64_t i64;
         int32_t i32;
+        int16_t i16;
+        int8_t i8;
         uint8_t u8;
     } x = {0};
     memcpy(&x, from, (size_t)tl_dtype_bytes(dtype));
@@ -156,6 +175,16 @@ static double load(tl_dtype dtype, const char *from) {
         return (double)x.i64;
     case TL_I32:
         return (double)x.i32;
+    case TL_F8E4M3:
+        return (double)tl_f8e4m3_to_f32(x.u8);
+    case TL_F8E5M2:
+        return (double)tl_f8e5m2_to_f32(x.u8);
+    case TL_I16:
+        return (double)x.i16;
+    case TL_U16:
+        return (double)x.u16;
+    case TL_I8:
+        return (double)x.i8;
     default:
         return (double)x.u8;
     }

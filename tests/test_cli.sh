@@ -190,6 +190,10 @@ gives_json "inspect: a folder, JSON" '"kind":"config.json".*"layers":2,"width":6
 gives_json "inspect --dtype f8e4m3: 448" '"largest":448(\.0)?,' inspect --dtype f8e4m3
 gives_json "inspect --dtype f8e5m2: 57344" '"largest":57344(\.0)?,' inspect --dtype f8e5m2
 gives "inspect --dtype fp16: 65504" 0 "65504" inspect --dtype fp16
+gives_json "inspect --dtype: torch's name, smallest" '"name":"f8e4m3",.*"smallest_normal":0.015625,"smallest":0.001953125,"epsilon":0.125,"has_infinity":false' \
+    inspect --dtype float8_e4m3fn
+gives_json "inspect --dtype i64: every digit" '"least":-9223372036854775808,"largest":9223372036854775807,' inspect --dtype i64
+gives "inspect --dtype u16: 65535" 0 "65535" inspect --dtype u16
 gives "inspect --dtype all" 0 "3.3895e+38" inspect --dtype all
 refuses "inspect --dtype: unknown" "Did you mean bf16" inspect --dtype bf61
 refuses "inspect: neither" "it needs FILE, or --dtype NAME" inspect

@@ -553,6 +553,51 @@ static tl_status faulty_source(void *user, tl_ctx *ctx, const tl_train_options *
 
 /* A step that failed in its second micro-batch leaves no gradients of the first behind: the next step is as if it had
  * never been. */
+/* Scopes deeper than the marks there is room for, and no memory for more: the ends still match, so that what the outer
+ * scopes hold stays. */
+static void test_a_scope_without_memory(void **state) {
+    (void)state;
+    enum { DEEP = 64 }; /* what the first growth of the marks holds */
+    bench b = bench_new();
+    tl_tensor *held = counted(b.ctx, VECTOR(b.ctx, 3), false);
+    for (int i = 0; i < DEEP; i++)
+        tl_scope_begin(b.ctx);
+    tl_tensor *inner = counted(b.ctx, VECTOR(b.ctx, 2), false);
+    instrument_fail_after(b.in, 0);
+    tl_scope_begin(b.ctx);
+    assert_true(instrument_has_failed(b.in));
+    assert_int_equal(tl_ctx_status(b.ctx), TL_ERR_MEMORY);
+    tl_scope_end(b.ctx);
+    assert_int_equal(tl_tensor_count(inner), 2);
+    assert_int_equal(instrument_live_blocks(b.in), 3); /* the scratch block and both */
+    for (int i = 0; i < DEEP; i++)
+        tl_scope_end(b.ctx);
+    assert_int_equal(tl_tensor_count(held), 3);
+    assert_int_equal(instrument_live_blocks(b.in), 2);
+    bench_free(&b);
+}
+
+/* The peak of a phase is what lived in it: allocations of the next phase do not enter its categories. */
+static void test_the_peak_of_a_phase_is_its_own(void **state) {
+    (void)state;
+    tl_error error = {0};
+    tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.scratch_bytes = TL_NO_SCRATCH}, &error);
+    assert_non_null(ctx);
+    tl_phase_set(ctx, TL_PHASE_FORWARD);
+    tl_ledger_step_begin(ctx);
+    assert_non_null(tl_empty(ctx, TL_F32, VECTOR(ctx, 100), TL_WORK));
+    tl_phase_set(ctx, TL_PHASE_LOSS);
+    tl_release(tl_empty(ctx, TL_F32, VECTOR(ctx, 1), TL_WORK));
+    tl_peak peak;
+    tl_ledger_phase_peak(ctx, TL_PHASE_FORWARD, &peak);
+    assert_int_equal(peak.bytes, 400);
+    assert_int_equal(peak.by_category[TL_WORK], 400);
+    tl_ledger_phase_peak(ctx, TL_PHASE_LOSS, &peak);
+    assert_int_equal(peak.bytes, 404);
+    assert_int_equal(peak.by_category[TL_WORK], 404);
+    tl_ctx_free(ctx);
+}
+
 static void test_a_failed_step_leaves_nothing(void **state) {
     (void)state;
     double norm[2];
@@ -605,6 +650,8 @@ int main(void) {
         cmocka_unit_test(test_every_allocation_fails_gpt2),
         cmocka_unit_test(test_every_allocation_fails_llama),
         cmocka_unit_test(test_every_allocation_fails_with_formulas),
+        cmocka_unit_test(test_a_scope_without_memory),
+        cmocka_unit_test(test_the_peak_of_a_phase_is_its_own),
         cmocka_unit_test(test_a_failed_step_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

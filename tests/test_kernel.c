@@ -220,29 +220,30 @@ static void test_broadcast(void **state) {
 
 static void test_ints(void **state) {
     (void)state;
-    static const tl_dtype dtypes[] = {TL_I64, TL_I32, TL_U8};
+    static const tl_dtype dtypes[] = {TL_I64, TL_I32, TL_U8, TL_I16, TL_U16, TL_I8};
     const int64_t n = 40;
     for (int t = 0; t < 3; t++)
-        for (int d = 0; d < 3; d++) {
+        for (int d = 0; d < 6; d++) {
+            const int first = dtypes[d] == TL_I8 ? 80 : 100;
             const tl_kernels *table = tl_kernels_for_cpu(table_names[t], NULL);
             if (!table)
                 continue;
             box a = box_make(dtypes[d], 1, &n, 0), b = box_make(dtypes[d], 1, &n, LAYOUT_GAPS),
                 y = box_make(dtypes[d], 1, &n, 0);
             for (int64_t i = 0; i < n; i++) {
-                box_put(&a, i, (double)(100 + i));
+                box_put(&a, i, (double)(first + i));
                 box_put(&b, i, (double)(i % 5));
             }
             run(table->add, NULL, (box *[]){&a, &b}, 2, (box *[]){&y}, 1, NULL, 0);
             for (int64_t i = 0; i < n; i++)
-                assert_int_equal(box_get_int(&y, i), 100 + i + i % 5);
+                assert_int_equal(box_get_int(&y, i), first + i + i % 5);
             run(table->div, NULL, (box *[]){&a, &b}, 2, (box *[]){&y}, 1, NULL, 0);
             for (int64_t i = 0; i < n; i++)
-                assert_int_equal(box_get_int(&y, i), i % 5 ? (100 + i) / (i % 5) : 0);
+                assert_int_equal(box_get_int(&y, i), i % 5 ? (first + i) / (i % 5) : 0);
             tl_scale_attr scale = {0.5, 0.25}; /* 100·½ + ¼ = 50.25 → 50; 101·½ + ¼ = 50.75 → 51 */
             run(table->scale, NULL, (box *[]){&a}, 1, (box *[]){&y}, 1, &scale, 0);
-            assert_int_equal(box_get_int(&y, 0), 50);
-            assert_int_equal(box_get_int(&y, 1), 51);
+            assert_int_equal(box_get_int(&y, 0), first / 2);
+            assert_int_equal(box_get_int(&y, 1), first / 2 + 1);
             box_free(&a);
             box_free(&b);
             box_free(&y);
@@ -290,7 +291,7 @@ static void test_copy(void **state) {
                         if (from == TL_BOOL)
                             v = v > 0;
                         else if (!tl_dtype_is_float((tl_dtype)from)) /* what an int can hold, so that C defines it */
-                            v = !(fabs(v) < 200) ? 7 : from == TL_U8 ? fabs(trunc(v)) : trunc(v);
+                            v = !(fabs(v) < 100) ? 7 : from == TL_U8 || from == TL_U16 ? fabs(trunc(v)) : trunc(v);
                         box_put(&x, i, v);
                     }
                     run(table->copy, NULL, (box *[]){&x}, 1, (box *[]){&y}, 1, NULL, 0);
@@ -298,9 +299,11 @@ static void test_copy(void **state) {
                         double v = box_get(&x, i), r;
                         if (to == TL_BOOL)
                             r = v != 0;
-                        else if (to == TL_I64 || to == TL_I32 || to == TL_U8) {
-                            double low = to == TL_I64 ? -0x1p63 : to == TL_I32 ? -0x1p31 : 0;
-                            double high = to == TL_I64 ? 0x1p63 : to == TL_I32 ? 0x1p31 - 1 : 255;
+                        else if (!tl_dtype_is_float((tl_dtype)to)) {
+                            int bits = 8 * tl_dtype_bytes((tl_dtype)to);
+                            bool natural = to == TL_U8 || to == TL_U16;
+                            double low = natural ? 0 : -ldexp(1, bits - 1);
+                            double high = ldexp(1, natural ? bits : bits - 1) - (bits < 64);
                             r = isnan(v) ? 0 : v < low ? low : v > high ? high : trunc(v);
                         } else {
                             r = to == TL_F64 ? v : rounded((tl_dtype)to, v);
@@ -319,10 +322,10 @@ static void test_copy(void **state) {
 
 static void test_copy_turned(void **state) {
     (void)state;
-    static const tl_dtype dtypes[] = {TL_F64, TL_F32, TL_BF16, TL_U8};
+    static const tl_dtype dtypes[] = {TL_F64, TL_F32, TL_BF16, TL_U8, TL_I16, TL_F8E5M2};
     const int64_t size[3] = {3, 70, 190};
     for (int t = 0; t < 3; t++)
-        for (int d = 0; d < 4; d++) {
+        for (int d = 0; d < 6; d++) {
             const tl_kernels *table = tl_kernels_for_cpu(table_names[t], NULL);
             if (!table)
                 continue;

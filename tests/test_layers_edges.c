@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "base/stream.h"
+#include "tally/optim.h"
 
 #define EACH(ctx)                                                                                                      \
     for (const tl_kernels *const *kernels = all_kernels(); *kernels; kernels++)                                        \
@@ -77,6 +78,44 @@ static void test_masked_gradient(void **state) {
         check_close("causal", out, y, 8, 1e-6);
         backward_with(out, tensor_of(ctx, TL_F32, g, 2, 4, 2));
         check_close("causal dx", tl_tensor_grad(t), dx, 8, 1e-6);
+    }
+}
+
+static bool add_causal(void *user, const tl_op_entry *e) {
+    *(tl_u128 *)user += e->matmul_causal.count;
+    return true;
+}
+
+/* What could not be made may be passed on: the first error stands, nothing crashes. */
+static void test_optimizer_of_nothing(void **state) {
+    (void)state;
+    tl_ctx *ctx = new_ctx(NULL, false);
+    tl_optimizer_options o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+    tl_parameter none = {.name = "w"};
+    tl_optimizer *optimizer = tl_optimizer_new(ctx, &none, 1, &o);
+    assert_null(optimizer);
+    assert_int_equal(tl_optimizer_step(optimizer, 0.1), TL_ERR_ARGUMENT);
+    check_fails(ctx, TL_ERR_ARGUMENT, "no tensor");
+    tl_ctx_free(ctx);
+}
+
+/* Pairs seen under the mask of test_masked_gradient, counted by hand: row i sees i + 1 + columns − rows columns. */
+static void test_causal_pairs(void **state) {
+    (void)state;
+    static const struct {
+        int64_t rows, columns, pairs;
+    } c[] = {{4, 4, 10}, {2, 4, 7}, {4, 2, 3}, {1, 5, 5}, {5, 1, 1}, {9, 2, 3}};
+    enum { K = 3, FLOPS = 2 };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        tl_ctx *ctx = new_ctx(NULL, true);
+        tl_u128 counted = 0;
+        tl_tensor *q = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, tl_dim_of(c[i].rows), tl_dim_of(K)), TL_DATA);
+        tl_tensor *k = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, tl_dim_of(K), tl_dim_of(c[i].columns)), TL_DATA);
+        assert_non_null(tl_matmul_causal(q, k, TL_CAUSAL_MN));
+        tl_ledger_each_op(ctx, add_causal, &counted);
+        assert_int_equal((int64_t)counted, FLOPS * K * c[i].pairs);
+        check_ok(ctx);
+        tl_ctx_free(ctx);
     }
 }
 
@@ -344,12 +383,19 @@ static void test_ceil_div(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_targets),         cmocka_unit_test(test_masked_rows),
-        cmocka_unit_test(test_masked_gradient), cmocka_unit_test(test_linear_layouts),
-        cmocka_unit_test(test_no_rows),         cmocka_unit_test(test_dropout),
-        cmocka_unit_test(test_update_refusals), cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_all_reduce),      cmocka_unit_test(test_what_is_held),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_masked_rows),
+        cmocka_unit_test(test_masked_gradient),
+        cmocka_unit_test(test_linear_layouts),
+        cmocka_unit_test(test_no_rows),
+        cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_update_refusals),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_all_reduce),
+        cmocka_unit_test(test_what_is_held),
         cmocka_unit_test(test_ceil_div),
+        cmocka_unit_test(test_causal_pairs),
+        cmocka_unit_test(test_optimizer_of_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -484,6 +484,32 @@ static void nothing_in_gives_nothing_out(void **state) {
     tl_ctx_free(ctx);
 }
 
+/* A chain that failed may be looked at: accessors of no tensor answer, and add no message of their own. */
+static void accessors_take_no_tensor(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    char text[32];
+    float value = 0;
+    double item = 0;
+    assert_int_equal(tl_tensor_ndim(NULL), -1);
+    assert_int_equal(tl_tensor_size(NULL, 0), -1);
+    assert_int_equal(tl_tensor_stride(NULL, 0), 0);
+    assert_int_equal(tl_tensor_count(NULL), 0);
+    assert_int_equal(tl_tensor_shape(NULL)->ndim, -1);
+    assert_int_equal(tl_tensor_storage_bytes(NULL), 0);
+    assert_false(tl_tensor_is_contiguous(NULL));
+    assert_null(tl_tensor_data(NULL));
+    assert_null(tl_tensor_storage_data(NULL));
+    assert_null(tl_tensor_ctx(NULL));
+    assert_int_equal(tl_tensor_read(NULL, &value, sizeof value), TL_ERR_ARGUMENT);
+    assert_int_equal(tl_item(NULL, &item), TL_ERR_ARGUMENT);
+    assert_non_null(strstr(tl_tensor_text(NULL, text, sizeof text), "no tensor"));
+    assert_int_equal(tl_ctx_status(ctx), TL_OK);
+    assert_null(tl_from_data(ctx, TL_F32, TL_SHAPE(ctx, D(2)), TL_DATA, NULL, 2));
+    assert_int_equal(tl_ctx_status(ctx), TL_ERR_ARGUMENT);
+    tl_ctx_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backwards_slices_stay_inside),
@@ -501,6 +527,7 @@ int main(void) {
         cmocka_unit_test(results_are_written_into_tensors),
         cmocka_unit_test(wrong_writes_into_tensors_are_refused),
         cmocka_unit_test(nothing_in_gives_nothing_out),
+        cmocka_unit_test(accessors_take_no_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-/* Starts or stops recording; a new context does not record. */
+/* Starts or stops recording; a new context does not record. Only the first start can fail, for want of memory. */
 tl_status tl_record(tl_ctx *ctx, bool on);
 bool tl_is_recording(const tl_ctx *ctx);
 
@@ -25,7 +25,7 @@ bool tl_is_recording(const tl_ctx *ctx);
 tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) TL_MUST_CHECK;
 /* Lets go of everything recorded. */
 void tl_tape_clear(tl_ctx *ctx);
-/* How many nodes are recorded, and how many bytes of unique storages they hold that are of category saved. */
+/* How many nodes are recorded. What they hold is tl_ledger_live(ctx, TL_SAVED). */
 int64_t tl_tape_nodes(const tl_ctx *ctx);
 
 #ifdef __cplusplus

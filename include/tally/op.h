@@ -101,6 +101,8 @@ tl_output *tl_sig_add(tl_sig *sig, tl_dtype dtype, const tl_shape *shape);
 /* "softmax (model.c:12): " before the message. */
 tl_status tl_sig_fail(tl_sig *sig, tl_status status, const char *format, ...) TL_PRINTF(3, 4);
 tl_status tl_sig_want_float(tl_sig *sig, int input);
+/* Fails for bool, the one format without arithmetic. */
+tl_status tl_sig_want_arithmetic(tl_sig *sig, int input);
 tl_status tl_sig_want_same_dtype(tl_sig *sig);
 tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least);
 
@@ -145,7 +147,11 @@ struct tl_case {
         bool fixed_dtype;  /* this input keeps its dtype */
         bool fixed_layout; /* must be contiguous and not overlap (written in place) */
     } in[TL_MAX_IO];
+#ifdef __cplusplus
+    alignas(16) char attr[512];
+#else
     _Alignas(16) char attr[512];
+#endif
     bool in_place, random; /* writes an input; draws random numbers (values compared by property) */
     double tolerance;      /* relative, for f32 against the reference; 0: exact */
 };

@@ -26,10 +26,18 @@ tl_tensor *tl_slice_(tl_tensor *x, int axis, int64_t start, tl_dim count, int64_
 tl_tensor *tl_expand_(tl_tensor *x, tl_shape shape, const char *site);
 /* n views of sizes[i] along axis; the sizes add up to the axis. One op: its gradient is one concat. n ≤ 16. */
 tl_status tl_split_(tl_tensor *x, int axis, const tl_dim *sizes, int n, tl_tensor *out[], const char *site);
+/* The bytes read as another format of the same width, e.g. f32 as i32. No gradient passes. */
+tl_tensor *tl_bitcast_(tl_tensor *x, tl_dtype dtype, const char *site);
 /* ---- copies ---- */
-tl_tensor *tl_copy_(tl_tensor *x, const char *site);                 /* contiguous, new storage */
-tl_tensor *tl_contiguous_(tl_tensor *x, const char *site);           /* x itself if it is contiguous already */
-tl_tensor *tl_cast_(tl_tensor *x, tl_dtype dtype, const char *site); /* x itself if it has that dtype */
+tl_tensor *tl_copy_(tl_tensor *x, const char *site);       /* contiguous, new storage */
+tl_tensor *tl_contiguous_(tl_tensor *x, const char *site); /* x itself if it is contiguous already */
+/* Another number format; x itself if it has that one. To a floating format: rounded once, to nearest even; too large is
+ * infinity, in f8e4m3, which has none, NaN (as PyTorch). To an integer: towards zero, too large is the nearest there is,
+ * NaN is 0. To bool: ≠ 0. */
+tl_tensor *tl_cast_(tl_tensor *x, tl_dtype dtype, const char *site);
+/* The same, but to f8e4m3 and f8e5m2 too large, infinity included, is the largest number, ±448 or ±57344 (the OCP
+ * specification's saturating mode, ONNX's default); NaN stays NaN. */
+tl_tensor *tl_cast_saturating_(tl_tensor *x, tl_dtype dtype, const char *site);
 tl_tensor *tl_concat_(tl_tensor *const x[], int n, int axis, const char *site); /* n ≤ 16 */
 
 /* ---- elementwise, with broadcasting ---- */
@@ -51,7 +59,7 @@ tl_tensor *tl_gelu_tanh_(tl_tensor *x, const char *site);
 tl_tensor *tl_silu_(tl_tensor *x, const char *site);
 
 /* ---- reductions over the axes in `axes` (n of them; negative allowed; n = 0: all) ---- */
-tl_tensor *tl_sum_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
+tl_tensor *tl_sum_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* of integers, bool: i64 */
 tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
 tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* no gradient */
 tl_tensor *tl_argmax_(tl_tensor *x, const char *site);     /* i64, along the last axis, first of equals; no gradient */
@@ -89,7 +97,8 @@ typedef struct tl_rotary_options {
 tl_tensor *tl_rotary_(tl_tensor *x, const tl_rotary_options *options, const char *site);
 /* table[V,D], ids[…] i32 or i64 → […, D]. An id outside [0,V) is an error naming its position. No FLOPs. */
 tl_tensor *tl_embedding_(tl_tensor *table, tl_tensor *ids, const char *site);
-/* x·mask/(1−p); p 0: x itself. Element i of the call's stream draws from (seed_dropout, name, i). Saves a mask of 1 byte. */
+/* x·mask/(1−p); p 0: x itself. Element i draws from (seed_dropout, name, elements dropped by earlier calls in the context
+ * + i), so that no two calls share a mask. Saves a mask of 1 byte an element. */
 tl_tensor *tl_dropout_(tl_tensor *x, double p, const char *name, const char *site);
 
 /* ---- losses: one element, f32 (f64 for f64) ---- */
@@ -138,9 +147,11 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_slice(x, axis, start, count, step) tl_slice_((x), (axis), (start), (count), (step), TL_HERE)
 #define tl_expand(x, shape) tl_expand_((x), (shape), TL_HERE)
 #define tl_split(x, axis, sizes, n, out) tl_split_((x), (axis), (sizes), (n), (out), TL_HERE)
+#define tl_bitcast(x, dtype) tl_bitcast_((x), (dtype), TL_HERE)
 #define tl_copy(x) tl_copy_((x), TL_HERE)
 #define tl_contiguous(x) tl_contiguous_((x), TL_HERE)
 #define tl_cast(x, dtype) tl_cast_((x), (dtype), TL_HERE)
+#define tl_cast_saturating(x, dtype) tl_cast_saturating_((x), (dtype), TL_HERE)
 #define tl_concat(x, n, axis) tl_concat_((x), (n), (axis), TL_HERE)
 #define tl_add(a, b) tl_add_((a), (b), TL_HERE)
 #define tl_sub(a, b) tl_sub_((a), (b), TL_HERE)

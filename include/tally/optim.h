@@ -12,6 +12,8 @@ extern "C" {
 
 typedef enum tl_optimizer_kind { TL_OPTIM_NONE, TL_OPTIM_SGD, TL_OPTIM_ADAGRAD, TL_OPTIM_ADAMW } tl_optimizer_kind;
 
+/* What an optimizer has no use for must be 0: momentum and nesterov are sgd's, cs336_order is adamw's, weight_decay is not
+ * adagrad's. */
 typedef struct tl_optimizer_options {
     tl_optimizer_kind kind;
     double lr;
@@ -34,7 +36,8 @@ typedef struct tl_optimizer tl_optimizer;
 tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
                                const tl_optimizer_options *options);
 void tl_optimizer_free(tl_optimizer *optimizer);
-/* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. */
+/* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. NULL, which
+ * tl_optimizer_new returned with the context's error, is TL_ERR_ARGUMENT. */
 tl_status tl_optimizer_step(tl_optimizer *optimizer, double lr) TL_MUST_CHECK;
 int64_t tl_optimizer_steps(const tl_optimizer *optimizer);
 /* State k (0 or 1) of parameter i: momentum or sum of squares, m and v; NULL before it exists. Borrowed; pure. */

@@ -6,6 +6,8 @@
  *
  * Errors: a function that returns a tensor returns NULL, and the first error sticks in the context. Every function
  * takes NULL tensors and then returns NULL without a second message, so chains are checked once, with tl_ctx_error().
+ * Accessors of NULL answer with what no tensor has or with nothing: ndim and size −1, a shape of ndim −1, counts and bytes 0,
+ * pointers NULL, TL_ERR_ARGUMENT where they return a status; its dtype reads f32 and its category work.
  *
  * Ownership: results belong to the current scope and die with it. tl_keep() takes one out (then tl_free() it);
  * tl_release() lets one die early. Handles are not thread-safe; one context is used by one thread at a time.
@@ -170,11 +172,15 @@ void tl_module_end(tl_ctx *ctx);
  * Each iteration is a scope. tl_repeat_into ends the iteration's scope, handing y on as x. */
 typedef struct tl_repeat {
     tl_ctx *ctx;
-    int64_t count, index; /* index of the running iteration, from 0 */
+    int64_t count, run, index; /* iterations declared, and really run; index of the running one, from 0 */
     uint32_t id, outer;
     bool open;
 } tl_repeat;
 tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count);
+/* For a repetition whose iterations are all alike from the second on (micro-batches): on meta two run, and what the second
+ * one counts is booked count − 1 times. Memory needs no more: every later iteration repeats its moments. On a device that
+ * holds bytes all run. Must not lie in another condensed one. */
+tl_repeat tl_repeat_begin_condensed(tl_ctx *ctx, const char *symbol, int64_t count);
 bool tl_repeat_next(tl_repeat *repeat);
 void tl_repeat_into(tl_repeat *repeat, tl_tensor **x, tl_tensor *carried);
 /* Leaves the loop early: call it before `break`. */

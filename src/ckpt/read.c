@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "tensor/ctx.h"
 
 typedef struct reader {
@@ -135,10 +136,12 @@ static tl_status check_entry(const reader *r, const unsigned char *at, const uns
                              const tl_ckpt_entry *e) {
     size_t length = strlen(e->name), have = (size_t)tl_ckpt_get(at + 4, 4);
     const char *role = tl_ckpt_role_name(e->role);
-    if (have != length || memcmp(at + TL_CKPT_ENTRY, e->name, length) != 0 || at[0] != want[0])
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s holds the %s of \"%.*s\" where this model has the %s of \"%s\"",
-                       r->path, tl_ckpt_role_name((tl_ckpt_role)at[0]), (int)(have < length + 1 ? have : length),
-                       (const char *)at + TL_CKPT_ENTRY, role, e->name);
+    if (have != length || memcmp(at + TL_CKPT_ENTRY, e->name, length) != 0 || at[0] != want[0]) {
+        char found[128]; /* of the file's bytes only those that were checked to be there */
+        tl_quotable((const char *)at + TL_CKPT_ENTRY, have < length ? have : length, found, sizeof found);
+        return tl_fail(r->error, TL_ERR_FORMAT, "%s holds the %s of \"%s\" where this model has the %s of \"%s\"",
+                       r->path, tl_ckpt_role_name((tl_ckpt_role)at[0]), found, role, e->name);
+    }
     if (at[1] != want[1])
         return tl_fail(r->error, TL_ERR_DTYPE, "%s holds the %s of %s in %s; this run has it in %s", r->path, role,
                        e->name, at[1] < TL_DTYPE_COUNT ? tl_dtype_name((tl_dtype)at[1]) : "an unknown number format",

@@ -5,12 +5,10 @@
 static tl_status accumulate_infer(tl_sig *sig) {
     char a[200], b[200];
     tl_status status = tl_sig_want_same_dtype(sig);
+    if (status == TL_OK)
+        status = tl_sig_want_arithmetic(sig, 0);
     if (status != TL_OK)
         return status;
-    tl_dtype dtype = sig->in[0]->dtype;
-    if (dtype == TL_U8 || dtype == TL_BOOL)
-        return tl_sig_fail(sig, TL_ERR_DTYPE, "there is no arithmetic in %s; i32, i64 and float formats would work",
-                           tl_dtype_name(dtype));
     const tl_shape *into = &sig->in[0]->shape, *x = &sig->in[1]->shape;
     if (!tl_shape_equal(into, x))
         return tl_sig_fail(sig, TL_ERR_SHAPE, "%s is to be added into %s; the shapes must be equal",

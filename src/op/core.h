@@ -26,6 +26,8 @@ tl_status tl_sig_check_into(tl_sig *sig, const tl_tensor *into);
 
 /* The broadcast shape of two inputs into *shape; fails naming both. */
 tl_status tl_sig_broadcast(tl_sig *sig, int a, int b, tl_shape *shape);
+/* The error of a product that a library gave up part-way. */
+tl_status tl_product_failed(const tl_sig *sig);
 /* A product reads a matrix (the last two axes) of which one stride is 1 and none is negative. */
 bool tl_is_readable_matrix(const tl_tensor *x);
 tl_status tl_sig_want_readable(tl_sig *sig, int input);

@@ -78,11 +78,9 @@ tl_status tl_unary_grad(tl_ctx *ctx, const tl_saved *saved, const tl_op *backwar
 
 tl_status tl_binary_infer(tl_sig *sig) {
     tl_shape shape;
-    tl_dtype dtype = sig->in[0]->dtype;
     tl_status status = tl_sig_want_same_dtype(sig);
-    if (status == TL_OK && (dtype == TL_U8 || dtype == TL_BOOL))
-        status = tl_sig_fail(sig, TL_ERR_DTYPE, "there is no arithmetic in %s; cast to i32, i64 or a float format",
-                             tl_dtype_name(dtype));
+    if (status == TL_OK)
+        status = tl_sig_want_arithmetic(sig, 0);
     if (status == TL_OK)
         status = tl_sig_broadcast(sig, 0, 1, &shape);
     if (status == TL_OK)

@@ -32,8 +32,15 @@ tl_status tl_sig_want_float(tl_sig *sig, int input) {
     tl_dtype dtype = sig->in[input]->dtype;
     if (tl_dtype_is_float(dtype))
         return TL_OK;
-    return tl_sig_fail(sig, TL_ERR_DTYPE, "input %d is %s; f64, f32, bf16 or f16 would work", input,
+    return tl_sig_fail(sig, TL_ERR_DTYPE,
+                       "input %d is %s; a floating format (f64, f32, f16, bf16, f8e4m3, f8e5m2) would work", input,
                        tl_dtype_name(dtype));
+}
+
+tl_status tl_sig_want_arithmetic(tl_sig *sig, int input) {
+    if (sig->in[input]->dtype != TL_BOOL)
+        return TL_OK;
+    return tl_sig_fail(sig, TL_ERR_DTYPE, "there is no arithmetic in bool; cast to an integer or a floating format");
 }
 
 tl_status tl_sig_want_same_dtype(tl_sig *sig) {
@@ -50,6 +57,11 @@ tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least) {
         return TL_OK;
     return tl_sig_fail(sig, TL_ERR_SHAPE, "input %d is %s; at least %d axes are needed", input,
                        tl_tensor_text(sig->in[input], text, sizeof text), at_least);
+}
+
+tl_status tl_product_failed(const tl_sig *sig) {
+    return tl_ctx_fail(sig->ctx, TL_ERR_STATE, "%s (%s): the product library failed part-way; the result is undefined",
+                       sig->op->name, sig->site);
 }
 
 bool tl_is_readable_matrix(const tl_tensor *x) {

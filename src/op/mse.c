@@ -1,8 +1,6 @@
 /* Mean of (a − b)². */
 #include "op/rows.h"
 
-enum { MSE_BLOCK = 4096 }; /* elements of one partial sum: kernel/table.h */
-
 static tl_status want_pair(tl_sig *sig) {
     tl_status status;
     if ((status = tl_sig_want_float(sig, 0)))
@@ -26,7 +24,7 @@ static void mse_cost(const tl_sig *sig, tl_cost *cost) {
     cost->arithmetic = tl_amount_shape(sig->ctx, 3, a); /* a − b, its square, Σ; then the division */
     tl_amount_more(sig->ctx, &cost->arithmetic, 1, NULL, 0);
     cost->workspace =
-        tl_dim_mul(sig->ctx, tl_dim_of(8), tl_dim_ceil_div(sig->ctx, tl_elements_dim(sig->ctx, a), MSE_BLOCK));
+        tl_dim_mul(sig->ctx, tl_dim_of(8), tl_dim_ceil_div(sig->ctx, tl_elements_dim(sig->ctx, a), TL_ERROR_BLOCK));
 }
 
 static void mse_saves(const tl_sig *sig, tl_saves *saves) {

@@ -4,12 +4,10 @@
 #include <string.h>
 
 static tl_status scale_infer(tl_sig *sig) {
-    tl_dtype dtype = sig->in[0]->dtype;
-    if (dtype == TL_U8 || dtype == TL_BOOL)
-        return tl_sig_fail(sig, TL_ERR_DTYPE, "there is no arithmetic in %s; cast to i32, i64 or a float format",
-                           tl_dtype_name(dtype));
-    tl_sig_add(sig, dtype, &sig->in[0]->shape);
-    return TL_OK;
+    tl_status status = tl_sig_want_arithmetic(sig, 0);
+    if (status == TL_OK)
+        tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape);
+    return status;
 }
 
 static void scale_cost(const tl_sig *sig, tl_cost *cost) {

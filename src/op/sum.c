@@ -1,13 +1,12 @@
-/* The sum over axes. */
+/* The sum over axes; of integers and bool in i64, as PyTorch has it: narrow sums would wrap. */
 #include "op/reduce.h"
 
 static tl_status sum_infer(tl_sig *sig) {
     int64_t reduced;
-    tl_dtype dtype = sig->in[0]->dtype;
-    if (dtype == TL_U8 || dtype == TL_BOOL)
-        return tl_sig_fail(sig, TL_ERR_DTYPE, "there is no arithmetic in %s; cast to i32, i64 or a float format",
-                           tl_dtype_name(dtype));
-    return tl_reduce_infer(sig, &reduced);
+    tl_status status = tl_reduce_infer(sig, &reduced);
+    if (status == TL_OK && !tl_dtype_is_float(sig->in[0]->dtype))
+        sig->out[0].dtype = TL_I64;
+    return status;
 }
 
 /* One + per element of the input: the first of each sum, added to nothing, is counted too, as is usual. */

@@ -53,6 +53,22 @@ static int states_of(const tl_optimizer_options *o) {
     return 0;
 }
 
+/* An option that this optimizer has no use for is refused, never ignored. */
+static tl_status check_effect(tl_ctx *ctx, const tl_optimizer_options *o) {
+    const char *name = NULL, *of = NULL;
+    if (o->cs336_order && o->kind != TL_OPTIM_ADAMW)
+        name = "cs336_order", of = "adamw";
+    else if (o->nesterov && (o->kind != TL_OPTIM_SGD || o->momentum == 0))
+        name = "nesterov", of = "sgd with momentum";
+    else if (o->momentum != 0 && o->kind != TL_OPTIM_SGD)
+        name = "momentum", of = "sgd";
+    else if (o->weight_decay != 0 && o->kind == TL_OPTIM_ADAGRAD)
+        name = "weight_decay", of = "adamw and sgd";
+    if (!name)
+        return TL_OK;
+    return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s has no %s; %s would take it", tl_optimizer_name(o->kind), name, of);
+}
+
 static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
     const char *name = NULL;
     double value = 0;
@@ -69,7 +85,7 @@ static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
     else if ((o->kind == TL_OPTIM_ADAMW || o->kind == TL_OPTIM_ADAGRAD) && !(o->epsilon >= 0))
         name = "epsilon", value = o->epsilon;
     if (!name)
-        return TL_OK;
+        return check_effect(ctx, o);
     return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
                        "%s: %s is %g; betas and momentum lie in [0,1), the others are not negative",
                        tl_optimizer_name(o->kind), name, value);
@@ -92,8 +108,13 @@ static bool add_master(tl_optimizer *opt, slot *s) {
 
 tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
                                const tl_optimizer_options *options) {
-    if (check(ctx, options) != TL_OK)
+    if (ctx->error.status != TL_OK || check(ctx, options) != TL_OK)
         return NULL;
+    for (int i = 0; i < count; i++)
+        if (!parameters[i].tensor) {
+            tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %d has no tensor", i);
+            return NULL;
+        }
     tl_optimizer *opt = tl_host_alloc(ctx, sizeof *opt);
     if (!opt)
         return NULL;
@@ -173,6 +194,8 @@ static tl_status update(tl_optimizer *opt, slot *s, double lr) {
 }
 
 tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
+    if (!opt)
+        return TL_ERR_ARGUMENT;
     tl_ctx *ctx = opt->ctx;
     if (ctx->error.status != TL_OK)
         return ctx->error.status;

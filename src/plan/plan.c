@@ -39,6 +39,9 @@ void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format
     va_end(args);
 }
 
+/* Micro-batches times layers of one plan: a block's forward and backward leave 50 kB in the log. */
+#define MOST_BLOCK_RUNS INT64_C(65536)
+
 /* Micro-batches per step: global = micro-batch × accumulation × devices. */
 static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_error *error) {
     int64_t per_micro = 0;
@@ -55,11 +58,20 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
             "a global batch of %lld sequences cannot be made of micro-batches of %lld on %lld devices; a multiple "
             "of %lld would work",
             (long long)global, (long long)o->micro_batch, (long long)o->devices.count, (long long)per_micro);
+    int64_t micros = global / per_micro, layers = o->model.layers > 0 ? o->model.layers : 1;
+    if (micros > MOST_BLOCK_RUNS / layers)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "a global batch of %lld is %lld micro-batches of %lld on each device, and all of them are run on "
+            "meta; at most %lld would work for a model of %lld layers: take a larger micro-batch or more devices",
+            (long long)global, (long long)micros, (long long)o->micro_batch, (long long)(MOST_BLOCK_RUNS / layers),
+            (long long)o->model.layers);
     *train = (tl_train_options){.micro_batch = o->micro_batch,
                                 .seq = o->seq,
-                                .accumulation = global / per_micro,
+                                .accumulation = micros,
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
+                                .condensed = !o->every_micro_batch,
                                 .clip = o->clip};
     return tl_precision_apply(o->precision, train, error);
 }
@@ -151,7 +163,8 @@ static void copy_peak(const tl_peak *from, tl_plan_peak *to) {
     snprintf(to->site, sizeof to->site, "%s", from->site ? from->site : "");
 }
 
-static void read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
+/* One device's counts times all of them. */
+static tl_status read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan *p, tl_error *error) {
     tl_counts all, forward, loss;
     tl_ledger_counts(run->ctx, TL_PHASE_ALL, &all);
     tl_ledger_counts(run->ctx, TL_PHASE_FORWARD, &forward);
@@ -165,12 +178,13 @@ static void read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
     p->forward_per_token_causal = (forward.matmul_causal + loss.matmul_causal) / per_device;
     p->per_token = all.matmul / per_device;
     p->per_token_causal = all.matmul_causal / per_device;
-    p->per_step = all.matmul * n;
-    p->per_step_causal = all.matmul_causal * n;
+    if (!tl_mul_u128(all.matmul, n, &p->per_step) || !tl_mul_u128(all.matmul_causal, n, &p->per_step_causal) ||
+        !tl_mul_u128(all.arithmetic, n, &p->arithmetic_per_step) || !tl_mul_u128(all.special, n, &p->special_per_step))
+        return tl_fail(error, TL_ERR_OVERFLOW, "the FLOPs of a step on %lld devices are beyond 128 bits",
+                       (long long)o->devices.count);
     p->hardware_per_step = p->per_step; /* nothing is recomputed in this build: executed once */
-    p->arithmetic_per_step = all.arithmetic * n;
-    p->special_per_step = all.special * n;
     p->sent_per_step = all.sent;
+    return TL_OK;
 }
 
 static void read_phases(tl_plan_run *run, tl_plan *p) {
@@ -261,11 +275,14 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
+    tl_plan_note(p->leaves_out, &p->n_leaves_out, "what loading and saving a checkpoint holds for a moment");
     if (o->devices.count > 1)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
-static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes; }
+static bool fits(const tl_plan *p) {
+    return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes && p->init.bytes <= p->usable_bytes;
+}
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     tl_plan_largest found;
@@ -290,10 +307,11 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     p->accumulation = run.train.accumulation;
     p->global_batch = o->micro_batch * run.train.accumulation * o->devices.count;
     p->max_micro_batch = -1;
-    read_flops(o, &run, p);
     read_phases(&run, p);
     read_holders(&run, p);
-    status = read_arena(&run, p, error);
+    status = read_flops(o, &run, p, error);
+    if (status == TL_OK)
+        status = read_arena(&run, p, error);
     if (status == TL_OK) {
         tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
         p->fits = fits(p);

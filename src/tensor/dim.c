@@ -67,6 +67,18 @@ tl_dim tl_dim_add(tl_ctx *ctx, tl_dim a, tl_dim b) {
     return dim_result(ctx, ok, "added", a, b, size, formula);
 }
 
+/* The symbol with this definition, or a new one. */
+static const tl_poly *invented_symbol(tl_ctx *ctx, const char *definition, int64_t value) {
+    const tl_symbol *symbols = NULL;
+    int count = tl_space_symbols(ctx->space, &symbols);
+    for (int i = 0; i < count; i++)
+        if (symbols[i].value == value && strcmp(symbols[i].source, definition) == 0)
+            return tl_poly_symbol(ctx->space, symbols[i].name, value, definition);
+    char name[16];
+    snprintf(name, sizeof name, "X%d", ++ctx->invented);
+    return tl_poly_symbol(ctx->space, name, value, definition);
+}
+
 tl_dim tl_dim_div(tl_ctx *ctx, tl_dim a, tl_dim b) {
     if (b.size <= 0 || a.size % b.size) {
         tl_ctx_fail(ctx, TL_ERR_SHAPE, "size %lld%s%s cannot be divided by %lld%s%s", (long long)a.size,
@@ -81,28 +93,15 @@ tl_dim tl_dim_div(tl_ctx *ctx, tl_dim a, tl_dim b) {
         formula = tl_poly_div(ctx->space, a.formula, b.formula);
         space_check(ctx);
         if (!formula && ctx->error.status == TL_OK) { /* not expressible: a new symbol with its definition */
-            char name[16], source[160];
-            snprintf(name, sizeof name, "X%d", ++ctx->invented);
+            char source[160];
             const char *over = tl_poly_text(ctx->space, a.formula, TL_FORMULA_SYMBOLS);
             const char *under = tl_poly_text(ctx->space, b.formula, TL_FORMULA_SYMBOLS);
             snprintf(source, sizeof source, "(%s)/(%s)", over ? over : "?", under ? under : "?");
-            formula = tl_poly_symbol(ctx->space, name, a.size / b.size, source);
+            formula = invented_symbol(ctx, source, a.size / b.size);
             space_check(ctx);
         }
     }
     return (tl_dim){.size = a.size / b.size, .formula = formula};
-}
-
-/* The symbol with this definition, or a new one. */
-static const tl_poly *invented_symbol(tl_ctx *ctx, const char *definition, int64_t value) {
-    const tl_symbol *symbols = NULL;
-    int count = tl_space_symbols(ctx->space, &symbols);
-    for (int i = 0; i < count; i++)
-        if (symbols[i].value == value && strcmp(symbols[i].source, definition) == 0)
-            return tl_poly_symbol(ctx->space, symbols[i].name, value, definition);
-    char name[16];
-    snprintf(name, sizeof name, "X%d", ++ctx->invented);
-    return tl_poly_symbol(ctx->space, name, value, definition);
 }
 
 tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b) {

@@ -87,7 +87,7 @@ tl_tensor *tl_empty(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category cat
     if (ctx->error.status != TL_OK)
         return NULL;
     if ((unsigned)dtype >= TL_DTYPE_COUNT) {
-        tl_ctx_fail(ctx, TL_ERR_DTYPE, "dtype %d is not one of f64 f32 bf16 f16 i64 i32 u8 bool", (int)dtype);
+        tl_ctx_fail(ctx, TL_ERR_DTYPE, "dtype %d is not one of " TL_DTYPE_NAMES, (int)dtype);
         return NULL;
     }
     if (shape.ndim < 0 || shape.ndim > TL_MAX_NDIM) {
@@ -128,6 +128,11 @@ tl_tensor *tl_from_data(tl_ctx *ctx, tl_dtype dtype, tl_shape shape, tl_category
                     tl_shape_text(&shape, text, sizeof text), (long long)tl_tensor_count(t));
         return NULL;
     }
+    if (t->storage->data && count > 0 && !data) {
+        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%lld values were promised, and the pointer to them is NULL",
+                    (long long)count);
+        return NULL;
+    }
     if (t->storage->data && count > 0)
         memcpy(t->storage->data, data, (size_t)t->storage->bytes);
     return t;
@@ -159,13 +164,19 @@ void tl_release(tl_tensor *t) {
 
 void tl_scope_begin(tl_ctx *ctx) {
     int64_t capacity = ctx->mark_capacity;
-    if (!tl_host_grow(ctx, &ctx->marks, sizeof *ctx->marks, ctx->mark_count + 1, &capacity))
+    if (ctx->lost_scopes || !tl_host_grow(ctx, &ctx->marks, sizeof *ctx->marks, ctx->mark_count + 1, &capacity)) {
+        ctx->lost_scopes++; /* so that its end does not end the outer one */
         return;
+    }
     ctx->mark_capacity = (int)capacity;
     ctx->marks[ctx->mark_count++] = ctx->scope_count;
 }
 
 void tl_scope_end(tl_ctx *ctx) {
+    if (ctx->lost_scopes) {
+        ctx->lost_scopes--;
+        return;
+    }
     if (ctx->mark_count == 0)
         return;
     int64_t mark = ctx->marks[--ctx->mark_count];
@@ -179,6 +190,11 @@ void tl_scope_end(tl_ctx *ctx) {
 }
 
 void tl_scope_end_into(tl_ctx *ctx, tl_tensor **x, tl_tensor *carried) {
+    if (ctx->lost_scopes) { /* everything lives in the outer scope already */
+        tl_scope_end(ctx);
+        *x = carried;
+        return;
+    }
     int64_t mark = ctx->mark_count ? ctx->marks[ctx->mark_count - 1] : 0;
     bool inner = carried && carried->scope_index >= mark;
     if (inner)
@@ -193,9 +209,10 @@ void tl_scope_end_into(tl_ctx *ctx, tl_tensor **x, tl_tensor *carried) {
     *x = carried;
 }
 
-tl_dtype tl_tensor_dtype(const tl_tensor *t) { return t->dtype; }
+/* Accessors take NULL, so that a chain that failed may be looked at before its error is. */
+tl_dtype tl_tensor_dtype(const tl_tensor *t) { return t ? t->dtype : TL_F32; }
 
-int tl_tensor_ndim(const tl_tensor *t) { return t->shape.ndim; }
+int tl_tensor_ndim(const tl_tensor *t) { return t ? t->shape.ndim : -1; }
 
 int tl_axis(tl_ctx *ctx, const tl_tensor *t, int axis) {
     int n = t->shape.ndim;
@@ -209,27 +226,33 @@ int tl_axis(tl_ctx *ctx, const tl_tensor *t, int axis) {
 }
 
 int64_t tl_tensor_size(const tl_tensor *t, int axis) {
-    int i = tl_axis(t->ctx, t, axis);
+    int i = t ? tl_axis(t->ctx, t, axis) : -1;
     return i < 0 ? -1 : t->shape.dim[i].size;
 }
 
 int64_t tl_tensor_stride(const tl_tensor *t, int axis) {
-    int i = tl_axis(t->ctx, t, axis);
+    int i = t ? tl_axis(t->ctx, t, axis) : -1;
     return i < 0 ? 0 : t->stride[i];
 }
 
-int64_t tl_tensor_offset(const tl_tensor *t) { return t->offset; }
+int64_t tl_tensor_offset(const tl_tensor *t) { return t ? t->offset : 0; }
 
 int64_t tl_tensor_count(const tl_tensor *t) {
     int64_t count = 0;
-    tl_shape_count(&t->shape, &count);
+    if (t)
+        tl_shape_count(&t->shape, &count);
     return count;
 }
 
-const tl_shape *tl_tensor_shape(const tl_tensor *t) { return &t->shape; }
+const tl_shape *tl_tensor_shape(const tl_tensor *t) {
+    static const tl_shape none = {.ndim = -1};
+    return t ? &t->shape : &none;
+}
 
 bool tl_tensor_is_contiguous(const tl_tensor *t) {
     int64_t step = 1;
+    if (!t)
+        return false;
     for (int i = 0; i < t->shape.ndim; i++)
         if (t->shape.dim[i].size == 0)
             return true;
@@ -278,21 +301,23 @@ bool tl_tensor_is_exclusive(const tl_tensor *t, int64_t own) {
     return t->refs <= own && t->storage->refs == 1 && t->storage->saved == 0;
 }
 
-uint32_t tl_tensor_version(const tl_tensor *t) { return t->storage->version; }
+uint32_t tl_tensor_version(const tl_tensor *t) { return t ? t->storage->version : 0; }
 
-tl_category tl_tensor_category(const tl_tensor *t) { return t->storage->category; }
+tl_category tl_tensor_category(const tl_tensor *t) { return t ? t->storage->category : TL_WORK; }
 
-int64_t tl_tensor_storage_bytes(const tl_tensor *t) { return t->storage->bytes; }
+int64_t tl_tensor_storage_bytes(const tl_tensor *t) { return t ? t->storage->bytes : 0; }
 
-tl_ctx *tl_tensor_ctx(const tl_tensor *t) { return t->ctx; }
+tl_ctx *tl_tensor_ctx(const tl_tensor *t) { return t ? t->ctx : NULL; }
 
 void *tl_tensor_data(const tl_tensor *t) {
-    return t->storage->data ? t->storage->data + t->offset * tl_dtype_bytes(t->dtype) : NULL;
+    return t && t->storage->data ? t->storage->data + t->offset * tl_dtype_bytes(t->dtype) : NULL;
 }
 
-const void *tl_tensor_storage_data(const tl_tensor *t) { return t->storage->data; }
+const void *tl_tensor_storage_data(const tl_tensor *t) { return t ? t->storage->data : NULL; }
 
 tl_status tl_tensor_read(const tl_tensor *t, void *out, size_t bytes) {
+    if (!t)
+        return TL_ERR_ARGUMENT;
     tl_ctx *ctx = t->ctx;
     char text[200];
     size_t element = (size_t)tl_dtype_bytes(t->dtype);
@@ -317,13 +342,15 @@ tl_status tl_tensor_read(const tl_tensor *t, void *out, size_t bytes) {
     return TL_OK;
 }
 
-static double element_value(tl_dtype dtype, const void *from) {
+double tl_element_value(tl_dtype dtype, const void *from) {
     union {
         double f64;
         float f32;
         uint16_t u16;
         int64_t i64;
         int32_t i32;
+        int16_t i16;
+        int8_t i8;
         uint8_t u8;
     } v = {0};
     memcpy(&v, from, (size_t)tl_dtype_bytes(dtype));
@@ -340,6 +367,16 @@ static double element_value(tl_dtype dtype, const void *from) {
         return (double)v.i64;
     case TL_I32:
         return v.i32;
+    case TL_F8E4M3:
+        return tl_f8e4m3_to_f32(v.u8);
+    case TL_F8E5M2:
+        return tl_f8e5m2_to_f32(v.u8);
+    case TL_I16:
+        return v.i16;
+    case TL_U16:
+        return v.u16;
+    case TL_I8:
+        return v.i8;
     default:
         return v.u8;
     }
@@ -354,12 +391,16 @@ tl_status tl_item(const tl_tensor *t, double *value) {
                            tl_tensor_text(t, text, sizeof text), (long long)tl_tensor_count(t));
     tl_status status = tl_tensor_read(t, bytes, (size_t)tl_dtype_bytes(t->dtype));
     if (status == TL_OK)
-        *value = element_value(t->dtype, bytes);
+        *value = tl_element_value(t->dtype, bytes);
     return status;
 }
 
 char *tl_tensor_text(const tl_tensor *t, char *buffer, size_t size) {
     char shape[160];
+    if (!t) {
+        snprintf(buffer, size, "no tensor");
+        return buffer;
+    }
     tl_shape_text(&t->shape, shape, sizeof shape);
     int n = snprintf(buffer, size, "%s%s", tl_dtype_name(t->dtype), shape);
     size_t used = n > 0 ? (size_t)n : 0;

@@ -46,9 +46,11 @@ void TL_K(load_int)(int64_t *to, tl_dtype dtype, const char *from, int64_t strid
 void TL_K(store_float)(tl_dtype dtype, char *to, int64_t stride, const float *from, int64_t n);
 void TL_K(store_double)(tl_dtype dtype, char *to, int64_t stride, const double *from, int64_t n);
 void TL_K(store_int)(tl_dtype dtype, char *to, int64_t stride, const int64_t *from, int64_t n);
-/* Any to any, as the kernel `copy` says. */
+/* Any to any, as the kernels `copy` and `copy_saturating` say. */
 void TL_K(convert)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
                    int64_t from_stride, int64_t n);
+void TL_K(convert_saturating)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
+                              int64_t from_stride, int64_t n);
 
 /* ---- walk.c ---- */
 /* Arrays of the same sizes with axes merged where every array allows it. */
@@ -87,11 +89,12 @@ void TL_K(flat_put_double)(const tl_walk *walk, int array, int64_t position, int
 static inline tl_compute tl_compute_of(tl_dtype dtype) {
     if (dtype == TL_F64)
         return TL_COMPUTE_DOUBLE;
-    return dtype == TL_F32 || dtype == TL_BF16 || dtype == TL_F16 ? TL_COMPUTE_FLOAT : TL_COMPUTE_INT;
+    bool is_float = dtype == TL_F32 || dtype == TL_BF16 || dtype == TL_F16 || dtype == TL_F8E4M3 || dtype == TL_F8E5M2;
+    return is_float ? TL_COMPUTE_FLOAT : TL_COMPUTE_INT;
 }
 
 static inline int tl_bytes_of(tl_dtype dtype) {
-    static const signed char bytes[TL_DTYPE_COUNT] = {8, 4, 2, 2, 8, 4, 1, 1};
+    static const signed char bytes[TL_DTYPE_COUNT] = {8, 4, 2, 2, 8, 4, 1, 1, 1, 1, 2, 1, 2};
     return bytes[dtype];
 }
 
@@ -148,12 +151,19 @@ tl_kernel TL_K(neg), TL_K(exp), TL_K(log), TL_K(sqrt), TL_K(rsqrt), TL_K(tanh), 
     TL_K(gelu_tanh), TL_K(silu), TL_K(scale);
 tl_kernel TL_K(relu_backward), TL_K(gelu_erf_backward), TL_K(gelu_tanh_backward), TL_K(silu_backward),
     TL_K(tanh_backward);
-tl_kernel TL_K(copy), TL_K(fill), TL_K(sum), TL_K(mean), TL_K(max), TL_K(square_sum), TL_K(argmax);
+tl_kernel TL_K(copy), TL_K(copy_saturating), TL_K(fill), TL_K(sum), TL_K(mean), TL_K(max), TL_K(square_sum),
+    TL_K(argmax);
 tl_kernel TL_K(softmax), TL_K(softmax_backward), TL_K(layer_norm), TL_K(layer_norm_backward), TL_K(rms_norm),
     TL_K(rms_norm_backward);
 tl_kernel TL_K(rotary), TL_K(embedding), TL_K(embedding_backward);
 tl_kernel TL_K(cross_entropy), TL_K(cross_entropy_backward), TL_K(mse), TL_K(mse_backward);
 tl_kernel TL_K(dropout), TL_K(dropout_backward), TL_K(normal), TL_K(truncated_normal), TL_K(uniform);
 tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
+/* indices, sorting, padding, losses, masked attention, quantising */
+tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
+    TL_K(pad_backward);
+tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax),
+    TL_K(masked_scores);
+tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize);
 
 #endif

@@ -1,7 +1,8 @@
 /* kernel/body/convert.c: loads and stores with conversion. Contiguous runs autovectorise; one rounding each way.
  *
- * A double on its way to bf16 or f16 passes through a float rounded to odd (Boldo, Melquiond, "Emulation of FMA and
+ * A double on its way to a 16- or 8-bit format passes through a float rounded to odd (Boldo, Melquiond, "Emulation of FMA and
  * correctly rounded sums", 2008): rounding that float to nearest even then gives what one rounding would have. */
+#include "base/convert.h"
 #include "kernel/body/body.h"
 
 static inline float float_of_bits(uint32_t bits) {
@@ -73,6 +74,9 @@ static inline int64_t saturate(double v, double low, double high, int64_t low_in
 }
 static inline int64_t to_i64(double v) { return saturate(v, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX); }
 static inline int32_t to_i32(double v) { return (int32_t)saturate(v, -0x1p31, 0x1.fffffffcp30, INT32_MIN, INT32_MAX); }
+static inline int16_t to_i16(double v) { return (int16_t)saturate(v, -32768, 32767, -32768, 32767); }
+static inline int8_t to_i8(double v) { return (int8_t)saturate(v, -128, 127, -128, 127); }
+static inline uint16_t to_u16(double v) { return (uint16_t)saturate(v, 0, 65535, 0, 65535); }
 static inline uint8_t to_u8(double v) { return (uint8_t)saturate(v, 0, 255, 0, 255); }
 static inline uint8_t to_bool(double v) { return v != 0; }
 
@@ -132,6 +136,21 @@ void TL_K(load_float)(float *to, tl_dtype dtype, const char *from, int64_t strid
     case TL_U8:
         LOOP(uint8_t, (float)v);
         break;
+    case TL_F8E4M3:
+        LOOP(uint8_t, tl_convert_f8e4m3_f32(v));
+        break;
+    case TL_F8E5M2:
+        LOOP(uint8_t, tl_convert_f8e5m2_f32(v));
+        break;
+    case TL_I16:
+        LOOP(int16_t, (float)v);
+        break;
+    case TL_U16:
+        LOOP(uint16_t, (float)v);
+        break;
+    case TL_I8:
+        LOOP(int8_t, (float)v);
+        break;
     default:
         LOOP(uint8_t, (float)(v != 0));
         break;
@@ -160,6 +179,21 @@ void TL_K(load_double)(double *to, tl_dtype dtype, const char *from, int64_t str
         break;
     case TL_U8:
         LOOP(uint8_t, (double)v);
+        break;
+    case TL_F8E4M3:
+        LOOP(uint8_t, (double)tl_convert_f8e4m3_f32(v));
+        break;
+    case TL_F8E5M2:
+        LOOP(uint8_t, (double)tl_convert_f8e5m2_f32(v));
+        break;
+    case TL_I16:
+        LOOP(int16_t, (double)v);
+        break;
+    case TL_U16:
+        LOOP(uint16_t, (double)v);
+        break;
+    case TL_I8:
+        LOOP(int8_t, (double)v);
         break;
     default:
         LOOP(uint8_t, (double)(v != 0));
@@ -190,6 +224,21 @@ void TL_K(load_int)(int64_t *to, tl_dtype dtype, const char *from, int64_t strid
     case TL_BF16:
         LOOP(uint16_t, to_i64((double)from_bf16(v)));
         break;
+    case TL_F8E4M3:
+        LOOP(uint8_t, to_i64((double)tl_convert_f8e4m3_f32(v)));
+        break;
+    case TL_F8E5M2:
+        LOOP(uint8_t, to_i64((double)tl_convert_f8e5m2_f32(v)));
+        break;
+    case TL_I16:
+        LOOP(int16_t, (int64_t)v);
+        break;
+    case TL_U16:
+        LOOP(uint16_t, (int64_t)v);
+        break;
+    case TL_I8:
+        LOOP(int8_t, (int64_t)v);
+        break;
     default:
         LOOP(uint16_t, to_i64((double)from_f16(v)));
         break;
@@ -218,6 +267,21 @@ void TL_K(store_float)(tl_dtype dtype, char *to, int64_t stride, const float *fr
         break;
     case TL_U8:
         STORE(uint8_t, to_u8((double)from[i]));
+        break;
+    case TL_F8E4M3:
+        STORE(uint8_t, tl_convert_f32_f8e4m3(from[i]));
+        break;
+    case TL_F8E5M2:
+        STORE(uint8_t, tl_convert_f32_f8e5m2(from[i]));
+        break;
+    case TL_I16:
+        STORE(int16_t, to_i16((double)from[i]));
+        break;
+    case TL_U16:
+        STORE(uint16_t, to_u16((double)from[i]));
+        break;
+    case TL_I8:
+        STORE(int8_t, to_i8((double)from[i]));
         break;
     default:
         STORE(uint8_t, to_bool((double)from[i]));
@@ -248,6 +312,21 @@ void TL_K(store_double)(tl_dtype dtype, char *to, int64_t stride, const double *
     case TL_U8:
         STORE(uint8_t, to_u8(from[i]));
         break;
+    case TL_F8E4M3:
+        STORE(uint8_t, tl_convert_f32_f8e4m3(odd_float(from[i])));
+        break;
+    case TL_F8E5M2:
+        STORE(uint8_t, tl_convert_f32_f8e5m2(odd_float(from[i])));
+        break;
+    case TL_I16:
+        STORE(int16_t, to_i16(from[i]));
+        break;
+    case TL_U16:
+        STORE(uint16_t, to_u16(from[i]));
+        break;
+    case TL_I8:
+        STORE(int8_t, to_i8(from[i]));
+        break;
     default:
         STORE(uint8_t, to_bool(from[i]));
         break;
@@ -277,6 +356,21 @@ void TL_K(store_int)(tl_dtype dtype, char *to, int64_t stride, const int64_t *fr
         break;
     case TL_BF16:
         STORE(uint16_t, to_bf16(odd_float(sticky_double(from[i]))));
+        break;
+    case TL_F8E4M3:
+        STORE(uint8_t, tl_convert_f32_f8e4m3(odd_float(sticky_double(from[i]))));
+        break;
+    case TL_F8E5M2:
+        STORE(uint8_t, tl_convert_f32_f8e5m2(odd_float(sticky_double(from[i]))));
+        break;
+    case TL_I16:
+        STORE(int16_t, (int16_t)(uint16_t)from[i]);
+        break;
+    case TL_U16:
+        STORE(uint16_t, (uint16_t)from[i]);
+        break;
+    case TL_I8:
+        STORE(int8_t, (int8_t)(uint8_t)from[i]);
         break;
     default:
         STORE(uint16_t, to_f16(odd_float(sticky_double(from[i]))));
@@ -335,8 +429,38 @@ static void move(char *to, int64_t to_stride, const char *from, int64_t stride, 
 #undef MOVE
 }
 
-void TL_K(convert)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
-                   int64_t from_stride, int64_t n) {
+/* What too large a number becomes before it is stored. */
+static void clamp_ints(int64_t *value, int64_t n, tl_dtype dtype) {
+    static const struct {
+        int64_t low, high;
+    } range[TL_DTYPE_COUNT] = {
+        [TL_I32] = {INT32_MIN, INT32_MAX}, [TL_I16] = {INT16_MIN, INT16_MAX}, [TL_I8] = {INT8_MIN, INT8_MAX},
+        [TL_U16] = {0, UINT16_MAX},        [TL_U8] = {0, UINT8_MAX},          [TL_F8E4M3] = {-448, 448},
+        [TL_F8E5M2] = {-57344, 57344},
+    };
+    if (range[dtype].high != 0)
+        for (int64_t i = 0; i < n; i++)
+            value[i] = clamp_int(value[i], range[dtype].low, range[dtype].high);
+}
+
+static bool is_f8(tl_dtype dtype) { return dtype == TL_F8E4M3 || dtype == TL_F8E5M2; }
+
+static void clamp_floats(float *value, int64_t n, float most) {
+    TL_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        value[i] = tl_clamp_float(value[i], most);
+}
+
+static void clamp_doubles(double *value, int64_t n, double most) {
+    TL_INDEPENDENT
+    for (int64_t i = 0; i < n; i++) {
+        double v = value[i] < -most ? -most : value[i];
+        value[i] = v > most ? most : v;
+    }
+}
+
+static inline void convert_any(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
+                               int64_t from_stride, int64_t n, bool saturating) {
     if (to_dtype == from_dtype && to_dtype != TL_BOOL) {
         move(to, to_stride, from, from_stride, n, tl_bytes_of(to_dtype));
         return;
@@ -347,25 +471,37 @@ void TL_K(convert)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from
         int64_t i[TL_CHUNK];
     } buffer;
     tl_compute compute = tl_compute_of(from_dtype);
+    bool clamp = saturating && is_f8(to_dtype);
+    float most = to_dtype == TL_F8E4M3 ? 448 : 57344;
     for (int64_t at = 0; at < n; at += TL_CHUNK) {
         int64_t count = tl_min_i64(TL_CHUNK, n - at);
         const char *source = from + at * from_stride * tl_bytes_of(from_dtype);
         char *target = to + at * to_stride * tl_bytes_of(to_dtype);
         if (compute == TL_COMPUTE_FLOAT) {
             TL_K(load_float)(buffer.f, from_dtype, source, from_stride, count);
+            if (clamp)
+                clamp_floats(buffer.f, count, most);
             TL_K(store_float)(to_dtype, target, to_stride, buffer.f, count);
         } else if (compute == TL_COMPUTE_DOUBLE) {
             TL_K(load_double)(buffer.d, from_dtype, source, from_stride, count);
+            if (clamp)
+                clamp_doubles(buffer.d, count, (double)most);
             TL_K(store_double)(to_dtype, target, to_stride, buffer.d, count);
         } else {
             TL_K(load_int)(buffer.i, from_dtype, source, from_stride, count);
-            if (to_dtype == TL_I32)
-                for (int64_t i = 0; i < count; i++)
-                    buffer.i[i] = clamp_int(buffer.i[i], INT32_MIN, INT32_MAX);
-            else if (to_dtype == TL_U8)
-                for (int64_t i = 0; i < count; i++)
-                    buffer.i[i] = clamp_int(buffer.i[i], 0, 255);
+            if (clamp || !is_f8(to_dtype))
+                clamp_ints(buffer.i, count, to_dtype);
             TL_K(store_int)(to_dtype, target, to_stride, buffer.i, count);
         }
     }
+}
+
+void TL_K(convert)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
+                   int64_t from_stride, int64_t n) {
+    convert_any(to_dtype, to, to_stride, from_dtype, from, from_stride, n, false);
+}
+
+void TL_K(convert_saturating)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
+                              int64_t from_stride, int64_t n) {
+    convert_any(to_dtype, to, to_stride, from_dtype, from, from_stride, n, true);
 }

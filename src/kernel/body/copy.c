@@ -4,6 +4,7 @@
 typedef struct copy_task {
     tl_walk walk;
     int64_t per_task;
+    bool saturating;
 } copy_task;
 
 static void copy_range(void *argument, int64_t task, int thread) {
@@ -16,7 +17,8 @@ static void copy_range(void *argument, int64_t task, int thread) {
         char *pointer[TL_MAX_IO];
         TL_K(walk_at)(w, at, pointer);
         int64_t n = tl_min_i64(w->size[last] - at % w->size[last], end - at);
-        TL_K(convert)(w->dtype[0], pointer[0], w->stride[0][last], w->dtype[1], pointer[1], w->stride[1][last], n);
+        (c->saturating ? TL_K(convert_saturating) : TL_K(convert))(w->dtype[0], pointer[0], w->stride[0][last],
+                                                                   w->dtype[1], pointer[1], w->stride[1][last], n);
         at += n;
     }
 }
@@ -96,15 +98,18 @@ static bool copy_turned(tl_kcall *call, const tl_walk *w) {
     return true;
 }
 
-void TL_K(copy)(tl_kcall *call) {
+static void copy_any(tl_kcall *call, bool saturating) {
     const tl_array *array[] = {&call->out[0], &call->in[0]};
-    copy_task c;
+    copy_task c = {.saturating = saturating};
     TL_K(walk_make)(&c.walk, array, 2, array[0]->ndim, true);
     if (c.walk.total == 0 || copy_turned(call, &c.walk))
         return;
     c.per_task = c.walk.total < 2 * TL_TASK_ELEMENTS ? c.walk.total : TL_TASK_ELEMENTS;
     tl_engine_run(call->engine, tl_blocks_of(c.walk.total, c.per_task), copy_range, &c);
 }
+
+void TL_K(copy)(tl_kcall *call) { copy_any(call, false); }
+void TL_K(copy_saturating)(tl_kcall *call) { copy_any(call, true); }
 
 /* The value is converted once; what is left is a copy from a zero-stride array. */
 void TL_K(fill)(tl_kcall *call) {

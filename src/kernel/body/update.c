@@ -138,8 +138,6 @@ void TL_K(adamw)(tl_kcall *call) {
 
 /* ---- mean squared error ---- */
 
-#define ERROR_BLOCK 4096
-
 typedef struct error_task {
     tl_walk walk;
     double *partial;
@@ -148,9 +146,9 @@ typedef struct error_task {
 static void error_block(void *argument, int64_t task, int thread) {
     (void)thread;
     const error_task *t = argument;
-    int64_t end = tl_min_i64((task + 1) * ERROR_BLOCK, t->walk.total);
+    int64_t end = tl_min_i64((task + 1) * TL_ERROR_BLOCK, t->walk.total);
     double lane[16] = {0}, square[TL_CHUNK];
-    for (int64_t at = task * ERROR_BLOCK; at < end; at += TL_CHUNK) {
+    for (int64_t at = task * TL_ERROR_BLOCK; at < end; at += TL_CHUNK) {
         int64_t n = tl_min_i64(TL_CHUNK, end - at);
         if (t->walk.dtype[0] == TL_F64) {
             double a_buffer[TL_CHUNK], b_buffer[TL_CHUNK];
@@ -176,7 +174,7 @@ void TL_K(mse)(tl_kcall *call) {
     const tl_array *array[] = {&call->in[0], &call->in[1]};
     error_task t = {.partial = call->work};
     TL_K(walk_make)(&t.walk, array, 2, array[0]->ndim, false);
-    int64_t blocks = tl_blocks_of(t.walk.total, ERROR_BLOCK);
+    int64_t blocks = tl_blocks_of(t.walk.total, TL_ERROR_BLOCK);
     tl_engine_run(t.walk.total < 2 * TL_TASK_ELEMENTS ? NULL : call->engine, blocks, error_block, &t);
     double sum = 0;
     for (int64_t i = 0; i < blocks; i++)
