@@ -261,7 +261,7 @@ fuzz-run: $(FUZZERS)
 # Measuring a machine is for a machine; reading what was measured is arithmetic.
 HOST_HW_SOURCES := $(filter-out src/hw/machine_rates.c,$(wildcard src/hw/machine*.c))
 WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base/*.c)) \
-  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/grad/*.c src/nn/*.c) \
+  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/axes/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out $(HOST_HW_SOURCES),$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)
 WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o) \

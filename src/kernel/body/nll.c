@@ -39,7 +39,7 @@ static double weight_of(const nll *t, int64_t class) {
 static int64_t class_at(const nll *t, const char *memory) {
     int64_t target;
     TL_K(load_int)(&target, t->rows.dtype[0], memory, 1, 1);
-    if (target == t->ignore)
+    if (target == t->ignore && target != INT64_MIN) /* which says that none is */
         return -1;
     return target >= 0 && target < t->classes ? target : -2;
 }
