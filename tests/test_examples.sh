@@ -65,6 +65,14 @@ check "view of a transpose is refused" "cannot be seen as [16] without a copy"
 check "reshape copies 16·4" "reshape copied 64 bytes"
 check "five views, one storage" "6 tensors on 2 storages: 128 bytes"
 
+example einsum
+check "batch seq1 hidden, batch seq2 hidden -> batch seq1 seq2" "f32[batch 2, seq1 3, seq2 5]"
+check "ones over a hidden axis of 4" "[[[4. 4. 4. 4. 4.]"
+check "heads are a view" "yes, nothing was copied"
+check "2·(64·64·1 + 64·1·64), not 2·(64·1·64 + 64·64·64)" "first 0 with 1, 16384 FLOPs"
+check "the ledger counts that order" "the ledger counted 16384"
+check "a mistake has its place" "8 not divisible by 3"
+
 example linear_model
 check "forward 2·1024·81920" "forward    167772160 = 2·B·P"
 check "backward 4·1024·81920" "backward   335544320 = 4·B·P"
