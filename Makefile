@@ -43,7 +43,7 @@ have = $(shell printf '\043include <%s>\n' '$1' | $(CC) -E -x c - >/dev/null 2>&
 HAVE_DNNL := $(call have,dnnl.h)
 HAVE_HWLOC := $(call have,hwloc.h)
 HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
-LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lm -lpthread
+LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lz -lm -lpthread
 CLI_LDLIBS := -lsmartcols
 CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
 LDFLAGS ?=
@@ -60,6 +60,7 @@ TEST_SOURCES := $(wildcard tests/test_*.c)
 TEST_SCRIPTS := $(wildcard tests/*.sh)
 TEST_HELPERS := $(filter-out tests/test_%,$(wildcard tests/*.c))
 BENCH_SOURCES := $(wildcard bench/bench_*.c)
+EXHAUSTIVE_SOURCES := $(wildcard tests/exhaustive/*.c)
 FUZZ_SOURCES := $(wildcard fuzz/fuzz_*.c)
 CONFORMANCE_SOURCES := $(wildcard tests/conformance/*.c)
 EXAMPLE_SOURCES := $(wildcard examples/*.c)
@@ -82,6 +83,7 @@ TINY_OBJECTS := $(BODY_SOURCES:src/kernel/body/%.c=$(BUILD)/obj/body/tiny/%.o)
 HELPER_OBJECTS := $(TEST_HELPERS:%.c=$(BUILD)/obj/%.o) $(TINY_OBJECTS)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 BENCHES := $(BENCH_SOURCES:bench/%.c=$(BUILD)/bench/%)
+EXHAUSTIVE := $(EXHAUSTIVE_SOURCES:tests/exhaustive/%.c=$(BUILD)/exhaustive/%)
 EXAMPLES := $(EXAMPLE_SOURCES:examples/%.c=$(BUILD)/examples/%)
 FUZZERS := $(FUZZ_SOURCES:fuzz/%.c=$(BUILD)/bin/%)
 
@@ -97,7 +99,8 @@ say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $1 '$@';)
 # Made by one rule and used by another, and kept all the same.
 .SECONDARY: $(GENERATED)
 .SUFFIXES:
-.PHONY: all conformance conformance-run examples demo demo-run test test-run build-tests test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
+.PHONY: all conformance conformance-run examples demo demo-run test test-run build-tests test-exhaustive test-exhaustive-run \
+  test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
   clean wasm wasm-run help packages FORCE
 
 all: $(TALLY) $(BUILD)/libtally.a $(SHARED)
@@ -170,6 +173,10 @@ $(BENCHES): $(BUILD)/bench/%: bench/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
 
+$(EXHAUSTIVE): $(BUILD)/exhaustive/%: $(BUILD)/obj/tests/exhaustive/%.o $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a $(LIB_LDLIBS)
+
 $(EXAMPLES): $(BUILD)/examples/%: examples/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
@@ -207,7 +214,14 @@ test-run: build-tests
 	  sh tools/run-tests.sh $(TESTS) $(BUILD)/conformance $(SCRIPTS_TO_RUN)
 
 # Everything compiled and nothing run.
-build-tests: all $(TESTS) $(BUILD)/conformance $(EXAMPLES) $(BENCHES)
+build-tests: all $(TESTS) $(BUILD)/conformance $(EXHAUSTIVE) $(EXAMPLES) $(BENCHES)
+
+# What is too much for every day: all 2^32 inputs of a conversion, in minutes.
+test-exhaustive: packages
+	$(SUBMAKE) test-exhaustive-run
+
+test-exhaustive-run: $(EXHAUSTIVE)
+	@for program in $(EXHAUSTIVE); do echo "== $$program"; $$program || exit 1; done
 
 examples: $(EXAMPLES)
 
@@ -250,7 +264,7 @@ fuzz-run: $(FUZZERS)
 # Measuring a machine is for a machine; reading what was measured is arithmetic.
 HOST_HW_SOURCES := $(filter-out src/hw/machine_rates.c,$(wildcard src/hw/machine*.c))
 WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base/*.c)) \
-  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/grad/*.c src/nn/*.c) \
+  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/axes/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out $(HOST_HW_SOURCES),$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)
 WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o) \
@@ -311,6 +325,7 @@ help:
 	@echo 'make test-asan  the same under AddressSanitizer and UndefinedBehaviorSanitizer (in build/asan)'
 	@echo 'make test-tsan  the same under ThreadSanitizer (in build/tsan)'
 	@echo 'make conformance  ONNX cases through our ops; SUITES=$(SUITES)'
+	@echo 'make test-exhaustive  every float32 to every narrower format, on every instruction set (minutes)'
 	@echo 'make lint       formatting, static analysis, layers, banned calls, sizes'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
 	@echo 'make bench      benchmarks'

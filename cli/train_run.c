@@ -271,7 +271,7 @@ static void fill_line(run *r) {
     l->unplanned = r->measured.unplanned_bytes;
     l->measured_seconds = seconds;
     l->tokens_per_second = seconds > 0 ? (double)(r->plan.global_batch * r->plan.seq) / seconds : 0;
-    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(r->plan.per_step) / (seconds * peak) : 0;
+    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(l->measured_flops) / (seconds * peak) : 0;
     l->left_seconds = seconds * (double)(t->steps - l->step);
 }
 

@@ -1,14 +1,16 @@
-/* npy.h: reads the .npy files of tests: f4, f8, i4, i8, b1, little-endian, C order (numpy.lib.format, version 1 and 2). */
+/* npy.h: reads the .npy files of tests: floats, integers and bool, little-endian, C order (numpy.lib.format, version 1 and
+ * 2). */
 #ifndef TESTS_NPY_H
 #define TESTS_NPY_H
 
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct npy {
-    char kind; /* f, i or b */
+    char kind; /* f, i, u or b */
     int bytes, ndim;
     int64_t size[8], count;
     void *data;
@@ -47,7 +49,7 @@ static inline int npy_header(npy *a, const char *header) {
         return 0;
     a->kind = type[1];
     a->bytes = type[2] - '0';
-    return strchr("fib", a->kind) != NULL && npy_shape(a, shape + strlen("'shape': ("));
+    return strchr("fiub", a->kind) != NULL && npy_shape(a, shape + strlen("'shape': ("));
 }
 
 /* 1, or 0 with nothing allocated. */
@@ -79,27 +81,31 @@ static inline int npy_read(npy *a, const char *path) {
     return ok;
 }
 
+/* An f2 is told from the bits of a bf16 or f8, which are stored as integers, by its kind alone. */
+static inline double npy_half(uint16_t bits) {
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    double size = exponent == 31  ? (fraction ? (double)NAN : (double)INFINITY)
+                  : exponent == 0 ? ldexp(fraction, -24)
+                                  : ldexp(fraction + 1024, exponent - 25);
+    return bits >> 15 ? -size : size;
+}
+
 static inline double npy_at(const npy *a, int64_t i) {
-    const char *at = (const char *)a->data + i * a->bytes;
-    double wide = 0;
-    float narrow = 0;
-    int64_t whole = 0;
-    int32_t word = 0;
+    union {
+        double f8;
+        float f4;
+        int64_t i8;
+        uint64_t u8;
+    } v = {.u8 = 0};
+    memcpy(&v, (const char *)a->data + i * a->bytes, (size_t)a->bytes);
     if (a->kind == 'b')
-        return *at != 0;
-    if (a->kind == 'f' && a->bytes == 8)
-        memcpy(&wide, at, 8);
-    else if (a->kind == 'f') {
-        memcpy(&narrow, at, 4);
-        wide = (double)narrow;
-    } else if (a->bytes == 8) {
-        memcpy(&whole, at, 8);
-        wide = (double)whole;
-    } else {
-        memcpy(&word, at, 4);
-        wide = word;
-    }
-    return wide;
+        return v.u8 != 0;
+    if (a->kind == 'f')
+        return a->bytes == 8 ? v.f8 : a->bytes == 4 ? (double)v.f4 : npy_half((uint16_t)v.u8);
+    if (a->kind == 'u')
+        return (double)v.u8;
+    int unused = 64 - 8 * a->bytes; /* the sign, spread */
+    return (double)((int64_t)(v.u8 << unused) >> unused);
 }
 
 #endif

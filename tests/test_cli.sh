@@ -168,6 +168,16 @@ gives "inspect: an empty file" 0 "an empty file" inspect "$work/empty"
 run inspect "$work/broken.json"
 [ $? -eq 1 ] && grep -q 'broken.json' "$work/err" && [ ! -s "$work/out" ]
 passed_or "inspect: half a config" $?
+# f4 [2] = 1.5, -2.5 as numpy.save wrote it (version 1.0, 118 bytes of header).
+printf '\223NUMPY\001\000v\000%-117s\n\000\000\300\077\000\000\040\300' "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }" >"$work/a.npy"
+gives "inspect: an .npy" 0 "-2.5 to 1.5, mean -0.5" inspect "$work/a.npy"
+gives "inspect: an .npy's values" 0 "[ 1.5 -2.5]" inspect "$work/a.npy"
+gives_json "inspect: an .npy, JSON" '"kind":"npy","file_bytes":136,.*"dtype":"f32","shape":"\[2\]","bytes":8,.*"minimum":-2.5,"maximum":1.5,"mean":-0.5,' inspect "$work/a.npy"
+refuses "inspect: --as of a page" "--as is for an .npy" inspect "$work/page.json" --as bf16
+printf '\223NUMPY\001\000v\000%-117s\n\200\004' "{'descr': '|O', 'fortran_order': False, 'shape': (2,), }" >"$work/o.npy"
+run inspect "$work/o.npy"
+[ $? -eq 1 ] && grep -q pickle "$work/err"
+passed_or "inspect: objects are named a pickle" $?
 run inspect "$work/absent"
 [ $? -eq 1 ] && grep -q 'No such file' "$work/err"
 passed_or "inspect: an absent file" $?
@@ -190,6 +200,10 @@ gives_json "inspect: a folder, JSON" '"kind":"config.json".*"layers":2,"width":6
 gives_json "inspect --dtype f8e4m3: 448" '"largest":448(\.0)?,' inspect --dtype f8e4m3
 gives_json "inspect --dtype f8e5m2: 57344" '"largest":57344(\.0)?,' inspect --dtype f8e5m2
 gives "inspect --dtype fp16: 65504" 0 "65504" inspect --dtype fp16
+gives_json "inspect --dtype: torch's name, smallest" '"name":"f8e4m3",.*"smallest_normal":0.015625,"smallest":0.001953125,"epsilon":0.125,"has_infinity":false' \
+    inspect --dtype float8_e4m3fn
+gives_json "inspect --dtype i64: every digit" '"least":-9223372036854775808,"largest":9223372036854775807,' inspect --dtype i64
+gives "inspect --dtype u16: 65535" 0 "65535" inspect --dtype u16
 gives "inspect --dtype all" 0 "3.3895e+38" inspect --dtype all
 refuses "inspect --dtype: unknown" "Did you mean bf16" inspect --dtype bf61
 refuses "inspect: neither" "it needs FILE, or --dtype NAME" inspect

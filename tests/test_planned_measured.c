@@ -108,7 +108,8 @@ static tl_model model_of(const config *c) {
 static tl_train_options train_of(const config *c) {
     static const tl_optimizer_kind kinds[] = {TL_OPTIM_SGD, TL_OPTIM_SGD, TL_OPTIM_ADAMW, TL_OPTIM_ADAMW,
                                               TL_OPTIM_ADAGRAD};
-    tl_train_options o = {.micro_batch = c->B, .seq = c->T, .accumulation = c->A, .ranks = 1, .clip = c->clip};
+    tl_train_options o = {
+        .micro_batch = c->B, .seq = c->T, .accumulation = c->A, .condensed = true, .ranks = 1, .clip = c->clip};
     o.dtype = c->mixed || c->bf16 ? TL_BF16 : TL_F32;
     o.optimizer = tl_optimizer_defaults(kinds[c->rule]);
     o.optimizer.momentum = c->rule == MOMENTUM ? 0.9 : 0;
@@ -329,6 +330,7 @@ static void test_arena_holds_every_step(void **state) {
         tl_error error = {0};
         tl_model model = model_of(c);
         tl_train_options train = train_of(c);
+        train.condensed = false; /* an arena follows every micro-batch */
         tl_ctx *meta = tl_ctx_new(NULL, &error);
         tl_trainer *trainer = tl_trainer_new(meta, &model, &train);
         for (int k = 0; k < 2; k++)

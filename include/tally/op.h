@@ -32,6 +32,7 @@ typedef struct tl_output {
     tl_category category; /* of a new storage; TL_WORK by default */
     int alias;            /* TL_NEW, or the input whose storage it shares */
     bool in_place;        /* it writes into that input: same shape, dtype and strides */
+    bool elementwise;     /* element i comes from elements i of the inputs: it may be written over one of them */
     bool hidden;          /* statistics, masks: not returned to the caller, there only when something is recorded */
     int64_t stride[TL_MAX_NDIM], offset; /* of an alias that is not in place, in elements of its storage */
 } tl_output;

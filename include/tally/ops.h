@@ -28,6 +28,8 @@ tl_tensor *tl_slice_(tl_tensor *x, int axis, int64_t start, tl_dim count, int64_
 tl_tensor *tl_expand_(tl_tensor *x, tl_shape shape, const char *site);
 /* n views of sizes[i] along axis; the sizes add up to the axis. One op: its gradient is one concat. n ≤ 16. */
 tl_status tl_split_(tl_tensor *x, int axis, const tl_dim *sizes, int n, tl_tensor *out[], const char *site);
+/* The bytes read as another format of the same width, e.g. f32 as i32. No gradient passes. */
+tl_tensor *tl_bitcast_(tl_tensor *x, tl_dtype dtype, const char *site);
 /* ---- copies ---- */
 tl_tensor *tl_copy_(tl_tensor *x, const char *site);       /* contiguous, new storage */
 tl_tensor *tl_contiguous_(tl_tensor *x, const char *site); /* x itself if it is contiguous already */
@@ -59,7 +61,7 @@ tl_tensor *tl_gelu_tanh_(tl_tensor *x, const char *site);
 tl_tensor *tl_silu_(tl_tensor *x, const char *site);
 
 /* ---- reductions over the axes in `axes` (n of them; negative allowed; n = 0: all) ---- */
-tl_tensor *tl_sum_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
+tl_tensor *tl_sum_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* of integers, bool: i64 */
 tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
 tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* as tl_min */
 tl_tensor *tl_argmax_(tl_tensor *x, const char *site);     /* i64, along the last axis, first of equals; no gradient */
@@ -147,6 +149,7 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_slice(x, axis, start, count, step) tl_slice_((x), (axis), (start), (count), (step), TL_HERE)
 #define tl_expand(x, shape) tl_expand_((x), (shape), TL_HERE)
 #define tl_split(x, axis, sizes, n, out) tl_split_((x), (axis), (sizes), (n), (out), TL_HERE)
+#define tl_bitcast(x, dtype) tl_bitcast_((x), (dtype), TL_HERE)
 #define tl_copy(x) tl_copy_((x), TL_HERE)
 #define tl_contiguous(x) tl_contiguous_((x), TL_HERE)
 #define tl_cast(x, dtype) tl_cast_((x), (dtype), TL_HERE)

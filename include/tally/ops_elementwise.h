@@ -58,8 +58,6 @@ tl_tensor *tl_masked_fill_(tl_tensor *x, tl_tensor *mask, double value, const ch
 /* of the last two axes: column − row ≥ diagonal is kept, zero elsewhere */
 tl_tensor *tl_triu_(tl_tensor *x, int64_t diagonal, const char *site);
 tl_tensor *tl_tril_(tl_tensor *x, int64_t diagonal, const char *site); /* column − row ≤ diagonal */
-/* the same bits in a format of the same size: a view, free; no gradient */
-tl_tensor *tl_bitcast_(tl_tensor *x, tl_dtype dtype, const char *site);
 /* ---- in place; the handle returned is on the same storage ---- */
 /* start + i·step along the only axis of x */
 tl_tensor *tl_range_(tl_tensor *x, double start, double step, const char *site);
@@ -105,7 +103,6 @@ tl_tensor *tl_eye_(tl_tensor *x, int64_t diagonal, const char *site);
 #define tl_masked_fill(x, mask, value) tl_masked_fill_((x), (mask), (value), TL_HERE)
 #define tl_triu(x, diagonal) tl_triu_((x), (diagonal), TL_HERE)
 #define tl_tril(x, diagonal) tl_tril_((x), (diagonal), TL_HERE)
-#define tl_bitcast(x, dtype) tl_bitcast_((x), (dtype), TL_HERE)
 #define tl_range(x, start, step) tl_range_((x), (start), (step), TL_HERE)
 #define tl_eye(x, diagonal) tl_eye_((x), (diagonal), TL_HERE)
 

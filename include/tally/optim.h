@@ -12,6 +12,8 @@ extern "C" {
 
 typedef enum tl_optimizer_kind { TL_OPTIM_NONE, TL_OPTIM_SGD, TL_OPTIM_ADAGRAD, TL_OPTIM_ADAMW } tl_optimizer_kind;
 
+/* What an optimizer has no use for must be 0: momentum and nesterov are sgd's, cs336_order is adamw's, weight_decay is not
+ * adagrad's. */
 typedef struct tl_optimizer_options {
     tl_optimizer_kind kind;
     double lr;

@@ -34,11 +34,12 @@ typedef struct tl_plan_options {
     tl_precision precision;
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     double clip;
-    bool causal;               /* flops convention for model FLOPs and MFU: causal or full */
-    tl_u128 tokens;            /* of the whole run; 0: not given */
-    double mfu;                /* 0: from the roofline; else the step takes model FLOPs ÷ (peak·mfu) */
-    double peak;               /* FLOP/s by hand; 0: from the device */
-    double price;              /* per device-hour; 0: none */
+    bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
+    tl_u128 tokens;         /* of the whole run; 0: not given */
+    double mfu;             /* 0: from the roofline; else the step takes model FLOPs ÷ (peak·mfu) */
+    double peak;            /* FLOP/s by hand; 0: from the device */
+    double price;           /* per device-hour; 0: none */
+    bool every_micro_batch; /* run them all, for an arena that a real run follows; else two stand for all of a step */
     bool find_max_micro_batch; /* run meta again to find it */
 } tl_plan_options;
 

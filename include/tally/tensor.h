@@ -122,6 +122,11 @@ int64_t tl_tensor_count(const tl_tensor *t); /* number of elements */
 const tl_shape *tl_tensor_shape(const tl_tensor *t);
 bool tl_tensor_is_contiguous(const tl_tensor *t);
 bool tl_tensor_shares_storage(const tl_tensor *a, const tl_tensor *b);
+/* True if some element of a and some element of b are one piece of memory. Exact for all views of up to a few axes: the
+ * bounded equation offset_a + Σ stride·i = offset_b + Σ stride·j is solved with a budget of some thousand steps; where
+ * that runs out, which takes odd strides over large sizes, the answer is true. Tensors of different storages, of meta too,
+ * never overlap; see tl_tensor_shares_storage for that question alone. NULL: false. */
+bool tl_tensors_overlap(const tl_tensor *a, const tl_tensor *b);
 uint32_t tl_tensor_version(const tl_tensor *t); /* counts in-place writes to its storage */
 tl_category tl_tensor_category(const tl_tensor *t);
 int64_t tl_tensor_storage_bytes(const tl_tensor *t);
@@ -167,11 +172,15 @@ void tl_module_end(tl_ctx *ctx);
  * Each iteration is a scope. tl_repeat_into ends the iteration's scope, handing y on as x. */
 typedef struct tl_repeat {
     tl_ctx *ctx;
-    int64_t count, index; /* index of the running iteration, from 0 */
+    int64_t count, run, index; /* iterations declared, and really run; index of the running one, from 0 */
     uint32_t id, outer;
     bool open;
 } tl_repeat;
 tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count);
+/* For a repetition whose iterations are all alike from the second on (micro-batches): on meta two run, and what the second
+ * one counts is booked count − 1 times. Memory needs no more: every later iteration repeats its moments. On a device that
+ * holds bytes all run. Must not lie in another condensed one. */
+tl_repeat tl_repeat_begin_condensed(tl_ctx *ctx, const char *symbol, int64_t count);
 bool tl_repeat_next(tl_repeat *repeat);
 void tl_repeat_into(tl_repeat *repeat, tl_tensor **x, tl_tensor *carried);
 /* Leaves the loop early: call it before `break`. */

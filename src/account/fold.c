@@ -85,11 +85,17 @@ static int64_t oddness(const tl_fold *fold, const tl_repeat_node *node, const tl
 static const tl_poly *common_content(const tl_fold *fold, const tl_repeat_node *node, int64_t *others) {
     const tl_poly *best = NULL;
     int64_t best_count = 0, best_oddness = 0;
-    for (int64_t i = 0; i < node->count; i++) {
+    if (node->run <
+        node->count) { /* condensed: the second stands for all later ones, but at a moment it stands alone */
+        best = fold->at_moment ? NULL : fold->sum[node->regions[1]];
+        *others = fold->at_moment ? 0 : fold->sum[node->regions[0]] != best;
+        return best;
+    }
+    for (int64_t i = 0; i < node->run; i++) {
         const tl_poly *p = fold->sum[node->regions[i]];
         int64_t count = 0;
         bool met = false;
-        for (int64_t j = 0; j < node->count; j++) {
+        for (int64_t j = 0; j < node->run; j++) {
             if (fold->sum[node->regions[j]] != p)
                 continue;
             if (j < i) {
@@ -132,7 +138,7 @@ const tl_poly *tl_fold_total(tl_fold *fold) {
     memcpy(saved, fold->sum, fold->regions * sizeof *saved);
     for (uint32_t r = fold->ctx->repeat_count; r-- > 0;) { /* inner repetitions come after outer ones */
         const tl_repeat_node *node = &fold->ctx->repeats[r];
-        if (node->count == 0 || node->regions[node->count - 1] >= fold->regions)
+        if (node->count == 0 || node->regions[node->run - 1] >= fold->regions)
             continue;
         int64_t others;
         const tl_poly *common = common_content(fold, node, &others), *sum = NULL;
@@ -140,7 +146,7 @@ const tl_poly *tl_fold_total(tl_fold *fold) {
             const tl_poly *times = tl_poly_sub(space, node->formula, tl_poly_constant(space, others));
             sum = tl_poly_mul(space, times, common);
         }
-        for (int64_t i = 0; i < node->count; i++) {
+        for (int64_t i = 0; i < node->run; i++) {
             const tl_poly *p = fold->sum[node->regions[i]];
             if (p && p != common)
                 sum = sum ? tl_poly_add(space, sum, p) : p;
@@ -180,7 +186,7 @@ int tl_fold_terms(tl_fold *fold, tl_fold_term *terms, int capacity) {
     fold->sum[0] = NULL;
     for (uint32_t r = fold->ctx->repeat_count; r-- > 0;) {
         const tl_repeat_node *node = &fold->ctx->repeats[r];
-        if (node->count == 0 || node->regions[node->count - 1] >= fold->regions)
+        if (node->count == 0 || node->regions[node->run - 1] >= fold->regions)
             continue;
         int64_t others;
         const tl_poly *common = common_content(fold, node, &others), *sum = NULL;
@@ -189,7 +195,7 @@ int tl_fold_terms(tl_fold *fold, tl_fold_term *terms, int capacity) {
             put_term(terms, capacity, &count, times, common, "");
         else if (common)
             sum = tl_poly_mul(space, times, common);
-        for (int64_t i = 0; i < node->count; i++) {
+        for (int64_t i = 0; i < node->run; i++) {
             const tl_poly *p = fold->sum[node->regions[i]];
             if (!p || p == common)
                 continue;

@@ -66,7 +66,7 @@ static void on_allocated(tl_ctx *ctx, tl_storage *s) {
     if (l->live[s->category] > l->high[s->category])
         l->high[s->category] = l->live[s->category];
     if (s->bytes > 0)
-        l->allocations++;
+        l->allocations += ctx->place.times ? ctx->place.times : 1;
     log_event(ctx, TL_EVENT_ALLOC, s);
     raise_moment(ctx, &l->peak);
     raise_moment(ctx, &l->phase[ctx->place.phase]);
@@ -148,7 +148,20 @@ static void add_checked(tl_ctx *ctx, tl_u128 *sum, tl_u128 more) {
         tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a sum of counts is beyond 128 bits");
 }
 
-void tl_ledger_op(tl_ctx *ctx, const tl_op_record *r) {
+/* In a condensed repetition the numbers are those of all iterations, the formulas those of one: folding multiplies. */
+static void multiply(tl_ctx *ctx, tl_op_record *r) {
+    tl_amount *const amounts[] = {&r->matmul, &r->matmul_causal, &r->arithmetic, &r->special,
+                                  &r->read,   &r->written,       &r->sent,       &r->output};
+    for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
+        if (!tl_mul_u128(amounts[i]->count, (tl_u128)ctx->place.times, &amounts[i]->count))
+            tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a sum of counts is beyond 128 bits");
+}
+
+void tl_ledger_op(tl_ctx *ctx, const tl_op_record *record) {
+    tl_op_record multiplied = *record;
+    const tl_op_record *r = &multiplied;
+    if (ctx->place.times > 1)
+        multiply(ctx, &multiplied);
     struct tl_ledger *l = ctx->ledger;
     if (!tl_host_grow(ctx, &l->ops, sizeof *l->ops, l->op_count + 1, &l->op_capacity))
         return;

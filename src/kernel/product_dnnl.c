@@ -342,7 +342,12 @@ static bool product_run(const tl_product *product) {
     int64_t terms = t.tile_m * t.tile_n * p.k;
     t.per_task = terms >= TASK_TERMS ? 1 : TASK_TERMS / terms;
     tl_engine_run(p.engine, blocks(t.tiles, t.per_task), run_tiles, &t);
-    return !t.failed || p.accumulate; /* an accumulating product must not be run twice */
+    if (t.failed && p.accumulate) { /* cannot be run again: part of it is added already */
+        if (product->failed)
+            *product->failed = true;
+        return true;
+    }
+    return !t.failed;
 }
 
 static bool is_small(const tl_product *p) {

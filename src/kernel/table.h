@@ -63,6 +63,7 @@ typedef struct tl_product {
     bool accumulate;
     const char *bias; /* NULL, or n values of dtype added to each row */
     int64_t bias_stride;
+    bool *failed; /* NULL, or set when a library failed part-way through an accumulating product: C is then undefined */
 } tl_product;
 
 /* ---- attributes ---- */
@@ -142,6 +143,61 @@ typedef struct tl_one_hot_attr {
     double on, off;
 } tl_one_hot_attr;
 
+/* ---- attributes of the index, loss, attention and quantising kernels ---- */
+/* How indices pick elements of a tensor x. `picked` is the other side: a gather's result, a scatter's updates. */
+typedef enum tl_index_kind {
+    TL_INDEX_AXIS,     /* picked[a…, i…, b…] = x[a…, index[i…], b…] */
+    TL_INDEX_ELEMENTS, /* picked[… i …] = x[… index[… i …] …] along `axis`; index and picked have one shape */
+    TL_INDEX_ND /* picked[b…, i…, s…] = x[b…, index[b…, i…, 0], index[b…, i…, 1] …, s…]; `axis` axes b */
+} tl_index_kind;
+typedef enum tl_combine {
+    TL_COMBINE_REPLACE,
+    TL_COMBINE_ADD,
+    TL_COMBINE_MUL,
+    TL_COMBINE_MAX,
+    TL_COMBINE_MIN
+} tl_combine;
+typedef struct tl_index_attr {
+    tl_index_kind kind;
+    int axis;
+    tl_combine combine;
+} tl_index_attr;
+typedef struct tl_sort_attr {
+    int axis;
+    bool descending;
+    int64_t count; /* the first `count` of the order */
+} tl_sort_attr;
+/* Rows sorted at a time, each with its own part of the workspace. */
+#define TL_SORT_SLOTS 8
+typedef enum tl_pad_mode { TL_PAD_CONSTANT, TL_PAD_REFLECT, TL_PAD_EDGE, TL_PAD_WRAP } tl_pad_mode;
+typedef struct tl_pad_attr {
+    tl_pad_mode mode;
+    int64_t before[TL_MAX_NDIM], after[TL_MAX_NDIM]; /* negative: cut off */
+    double value;                                    /* of TL_PAD_CONSTANT, which needs no kernel */
+} tl_pad_attr;
+typedef enum tl_nll_reduction { TL_REDUCTION_MEAN, TL_REDUCTION_SUM, TL_REDUCTION_NONE } tl_nll_reduction;
+typedef struct tl_nll_attr {
+    int64_t ignore_index;
+    tl_nll_reduction reduction;
+} tl_nll_attr;
+typedef struct tl_masked_softmax_attr {
+    double scale;
+    bool has_mask, has_lengths;
+    bool causal;                         /* row i sees columns 0 … i + offset */
+    int64_t offset;                      /* with lengths: lengths[b] − rows instead */
+    int64_t window_before, window_after; /* columns i + offset − before … i + offset + after; negative: no limit */
+} tl_masked_softmax_attr;
+typedef struct tl_swiglu_attr {
+    double alpha;
+} tl_swiglu_attr;
+typedef struct tl_quantize_attr {
+    double lowest, highest;
+    bool saturate; /* to lowest … highest: always for integers; float8 otherwise overflows to NaN or infinity */
+    bool floating; /* a float8 result, which is not rounded to a whole number */
+    bool has_zero; /* a zero point is given */
+} tl_quantize_attr;
+
+/* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
 /* Rows that one partial sum over rows takes: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
 /* Elements that one partial sum of mse takes. */
@@ -224,6 +280,44 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *
         adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
     tl_kernel *adamw; /* out: parameter, m, v, [copy] */
+    /* ---- indices, sorting, padding, losses, masked attention, quantising ---- */
+    /* in: x, index (i32 or i64; negative counts from the end) → out[0] picked; any dtype. tl_index_attr. A bad index is a fault. */
+    tl_kernel *gather;
+    /* in: index, picked; out[0] x, combined in place with each picked element in order of its flat position. tl_index_attr. */
+    tl_kernel *scatter;
+    /* The same; out[1] like picked: what each combination found in x. */
+    tl_kernel *scatter_trace;
+    /* Reverse of scatter. in: index, [picked: mul, max, min]; out[0] the gradient of the result, becomes that of x; out[1]: what
+     * scatter_trace found (mul, max, min; else undefined), becomes the gradient of picked. */
+    tl_kernel *scatter_reverse;
+    /* in[0] → out[0] its first `count` values in order along an axis, out[1] where they were (i64). Stable; NaN is the largest.
+     * work: TL_SORT_SLOTS·3·n values of 8 bytes. tl_sort_attr. */
+    tl_kernel *sort;
+    /* in[0] → out[0], longer by before and after along each axis: reflect (the border not repeated), edge, wrap; any dtype.
+     * tl_pad_attr. */
+    tl_kernel *pad;
+    /* in[0] gradient of the padded → out[0], each element the sum of its copies', in order. */
+    tl_kernel *pad_backward;
+    /* log softmax over the last axis: x − log Σ e^x. Backward: in: output y, gradient g → g − e^y·Σg. */
+    tl_kernel *log_softmax, *log_softmax_backward;
+    /* in: log p[N,C,d…], targets[N,d…], [weight[C]] → out[0] loss (f32, f64 for f64: one element, or like targets for
+     * TL_REDUCTION_NONE), out[1] one element Σ of the counted weights (n_out 1: not wanted; NONE has none). A target outside
+     * [0,C) and ≠ ignore_index is a fault. Nothing counted: 0. tl_nll_attr. */
+    tl_kernel *nll_loss;
+    /* in: log p, targets, weight (data NULL: none), gradient, [Σ weights, loss: mean only] → out[0] gradient of log p (zeros
+     * but at the targets), out[1] of the weight; data NULL: not wanted. */
+    tl_kernel *nll_loss_backward;
+    /* in: x[…,T,S], [mask: bool, or floats added; sizes as x, strides may be 0], [lengths i32 or i64[B], B x's first axis] →
+     * out[0] softmax(scale·x + mask) over the last axis; columns that the mask, −inf, a length or the window hides are 0 and not
+     * read for sums; a row without columns is all 0. tl_masked_softmax_attr. Backward is softmax_backward. */
+    tl_kernel *masked_softmax;
+    /* The same without the softmax: scale·x + mask, −inf where hidden. */
+    tl_kernel *masked_scores;
+    /* in: a, b → a·σ(alpha·a)·b. Backward: in: a, b, gradient → out[0] da, out[1] db. tl_swiglu_attr. */
+    tl_kernel *swiglu, *swiglu_backward;
+    /* in: x, scale, [zero point] of x's sizes (strides 0 where they repeat) → out[0] saturate(round(x ÷ scale) + zero point), to
+     * nearest even. tl_quantize_attr. Dequantise: in: q, scale, [zero point] → (q − zero point)·scale. */
+    tl_kernel *quantize, *dequantize;
     /* ---- elementwise, further: functions.c and compare.c ---- */
     /* in[0] → out[0]; in place. abs, sign: integers too; round: half to even; the rest floats. */
     tl_kernel *abs, *sign, *floor, *ceil, *round, *reciprocal, *sigmoid, *softplus, *softsign, *hard_swish, *mish, *erf,
@@ -254,7 +348,6 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* ---- along the last axis, further: along.c ---- */
     tl_kernel *cumulate;         /* in[0] → out[0]; tl_cumulate_attr. Floats, integers modulo 2^64 */
     tl_kernel *cumprod_backward; /* in: x, gradient → out[0]; the product's tl_cumulate_attr */
-    tl_kernel *log_softmax, *log_softmax_backward; /* in[0] → out[0]; backward: in: y, gradient */
     tl_kernel *triangle; /* in[0] […, M, N] → out[0], zero outside; tl_triangle_attr. Any dtype */
     tl_kernel *range;    /* out[0], one axis; tl_range_attr. Any dtype */
     tl_kernel

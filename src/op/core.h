@@ -6,6 +6,7 @@
 #include "account/ledger.h"
 #include "kernel/table.h"
 #include "tally/ops.h"
+#include "tally/views.h"
 #include "tensor/ctx.h"
 
 /* What forward gets: the device's kernels and a call with all inputs and outputs as arrays, attributes and workspace. */
@@ -20,8 +21,13 @@ tl_status tl_args_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel);
 /* A forward for ops that move nothing (views). */
 tl_status tl_forward_view(const tl_sig *sig, tl_args *args);
 
+/* Refuses what `into` cannot take the place of the first output in: see tl_run_into. */
+tl_status tl_sig_check_into(tl_sig *sig, const tl_tensor *into);
+
 /* The broadcast shape of two inputs into *shape; fails naming both. */
 tl_status tl_sig_broadcast(tl_sig *sig, int a, int b, tl_shape *shape);
+/* The error of a product that a library gave up part-way. */
+tl_status tl_product_failed(const tl_sig *sig);
 /* A product reads a matrix (the last two axes) of which one stride is 1 and none is negative. */
 bool tl_is_readable_matrix(const tl_tensor *x);
 tl_status tl_sig_want_readable(tl_sig *sig, int input);

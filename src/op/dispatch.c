@@ -81,7 +81,7 @@ static tl_amount traffic(tl_ctx *ctx, tl_amount sum, const tl_shape *shape, tl_d
     return tl_amount_add(ctx, sum, tl_amount_shape(ctx, tl_dtype_bytes(dtype), shape));
 }
 
-static void book(const tl_sig *sig, const tl_cost *cost) {
+static void book(const tl_sig *sig, const tl_cost *cost, bool allocates) {
     tl_ctx *ctx = sig->ctx;
     tl_op_record r = {.place = ctx->place,
                       .matmul = cost->matmul,
@@ -103,7 +103,7 @@ static void book(const tl_sig *sig, const tl_cost *cost) {
     if (!cost->written_set)
         for (int i = 0; i < sig->n_out; i++)
             r.written = traffic(ctx, r.written, &sig->out[i].shape, sig->out[i].dtype);
-    if (sig->n_out && sig->out[0].alias == TL_NEW)
+    if (allocates && sig->n_out && sig->out[0].alias == TL_NEW)
         r.output = traffic(ctx, r.output, &sig->out[0].shape, sig->out[0].dtype);
     tl_ledger_op(ctx, &r);
 }
@@ -138,7 +138,8 @@ static tl_status compute(const tl_sig *sig, tl_tensor *const all[], const tl_dim
     return status;
 }
 
-static tl_status run_sig(tl_sig *sig, tl_tensor *all[]) {
+/* `into`: NULL, or what the first output is written into. */
+static tl_status run_sig(tl_sig *sig, tl_tensor *into, tl_tensor *all[]) {
     tl_ctx *ctx = sig->ctx;
     tl_status status = sig->op->infer(sig);
     if (status != TL_OK)
@@ -149,20 +150,26 @@ static tl_status run_sig(tl_sig *sig, tl_tensor *all[]) {
     for (int i = 0; i < sig->n_out; i++)
         if (sig->out[i].in_place && (status = check_in_place(sig, &sig->out[i])) != TL_OK)
             return status;
-    for (int i = 0; i < sig->n_out; i++)
-        if (!(all[i] = output_tensor(sig, &sig->out[i])))
+    if (into && (status = tl_sig_check_into(sig, into)) != TL_OK)
+        return status;
+    for (int i = 0; i < sig->n_out; i++) {
+        all[i] = into && i == 0
+                     ? tl_tensor_on(ctx, into->storage, into->dtype, &into->shape, into->stride, into->offset)
+                     : output_tensor(sig, &sig->out[i]);
+        if (!all[i])
             return ctx->error.status;
+    }
     tl_cost cost = {0};
     if (sig->op->cost != tl_cost_free) {
         sig->op->cost(sig, &cost);
         if (ctx->error.status != TL_OK)
             return ctx->error.status;
-        book(sig, &cost);
+        book(sig, &cost, !into);
     }
     if ((status = compute(sig, all, &cost.workspace)) != TL_OK)
         return status;
     for (int i = 0; i < sig->n_out; i++)
-        if (sig->out[i].in_place)
+        if (sig->out[i].in_place || (into && i == 0))
             all[i]->storage->version++;
     if (sig->recording)
         return ctx->tape_hooks->record(ctx, sig, &saves, all);
@@ -182,8 +189,8 @@ static void hand_out(const tl_sig *sig, tl_tensor *all[], tl_tensor *out[], int 
     }
 }
 
-tl_status tl_run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *out[],
-                 int n_out, const char *site) {
+static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *into,
+                     tl_tensor *out[], int n_out, const char *site) {
     for (int i = 0; i < n_out; i++)
         out[i] = NULL;
     if (ctx->error.status != TL_OK)
@@ -217,7 +224,7 @@ tl_status tl_run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, 
     else
         ctx->place.user_site = ctx->module_depth > 0 ? ctx->module_stack[0].site : site;
     tl_tensor *all[TL_MAX_IO] = {0};
-    tl_status status = run_sig(&sig, all);
+    tl_status status = run_sig(&sig, into, all);
     ctx->place.op = before.op;
     ctx->place.site = before.site;
     ctx->place.user_site = before.user_site;
@@ -228,6 +235,19 @@ tl_status tl_run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, 
     }
     hand_out(&sig, all, out, n_out);
     return TL_OK;
+}
+
+tl_status tl_run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *out[],
+                 int n_out, const char *site) {
+    return run(ctx, op, in, n_in, attr, NULL, out, n_out, site);
+}
+
+tl_tensor *tl_run_into(const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *into,
+                       const char *site) {
+    tl_tensor *out = NULL;
+    if (into)
+        run(into->ctx, op, in, n_in, attr, into, &out, 1, site);
+    return out;
 }
 
 tl_tensor *tl_run1(const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, const char *site) {

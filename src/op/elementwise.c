@@ -4,7 +4,7 @@
 tl_status tl_unary_infer(tl_sig *sig) {
     tl_status status = tl_sig_want_float(sig, 0);
     if (status == TL_OK)
-        tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape);
+        tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape)->elementwise = true;
     return status;
 }
 
@@ -84,7 +84,7 @@ tl_status tl_binary_infer(tl_sig *sig) {
     if (status == TL_OK)
         status = tl_sig_broadcast(sig, 0, 1, &shape);
     if (status == TL_OK)
-        tl_sig_add(sig, sig->in[0]->dtype, &shape);
+        tl_sig_add(sig, sig->in[0]->dtype, &shape)->elementwise = true;
     return status;
 }
 

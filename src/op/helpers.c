@@ -14,7 +14,7 @@ tl_output *tl_sig_add(tl_sig *sig, tl_dtype dtype, const tl_shape *shape) {
     o->dtype = dtype;
     o->category = TL_WORK;
     o->alias = TL_NEW;
-    o->in_place = o->hidden = false;
+    o->in_place = o->hidden = o->elementwise = false;
     o->offset = 0;
     return o;
 }
@@ -57,6 +57,11 @@ tl_status tl_sig_want_ndim(tl_sig *sig, int input, int at_least) {
         return TL_OK;
     return tl_sig_fail(sig, TL_ERR_SHAPE, "input %d is %s; at least %d axes are needed", input,
                        tl_tensor_text(sig->in[input], text, sizeof text), at_least);
+}
+
+tl_status tl_product_failed(const tl_sig *sig) {
+    return tl_ctx_fail(sig->ctx, TL_ERR_STATE, "%s (%s): the product library failed part-way; the result is undefined",
+                       sig->op->name, sig->site);
 }
 
 bool tl_is_readable_matrix(const tl_tensor *x) {

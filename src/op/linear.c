@@ -106,10 +106,11 @@ static void linear_saves(const tl_sig *sig, tl_saves *saves) {
 
 static tl_status linear_forward(const tl_sig *sig, tl_args *args) {
     const tl_array *x = &args->call.in[0], *w = &args->call.in[1], *y = &args->call.out[0];
-    (void)sig;
+    bool failed = false;
     row_groups g;
     group_rows(x->ndim - 1, x->size, x->stride, y->stride, &g);
     tl_product p = {.engine = args->call.engine, .dtype = y->dtype, .a = x->data, .b = w->data, .c = y->data};
+    p.failed = &failed;
     p.m = g.size[g.n - 1];
     p.n = w->size[0];
     p.k = w->size[1];
@@ -131,7 +132,7 @@ static tl_status linear_forward(const tl_sig *sig, tl_args *args) {
         p.bias_stride = args->call.in[2].stride[0];
     }
     args->kernels->product(&p);
-    return TL_OK;
+    return failed ? tl_product_failed(sig) : TL_OK;
 }
 
 static tl_status linear_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {

@@ -1,6 +1,7 @@
-/* x − log Σe^x over the last axis, shifted by the largest; dx = g − e^y·Σg: the output is kept. */
+/* log softmax over the last axis: (x − largest) − log Σ e^(x − largest). Its own output is enough for the gradient,
+ * g − e^y·Σg. */
 #include "op/elementwise.h"
-#include "op/rows.h"
+#include "tally/ops_layers.h"
 
 static tl_status log_softmax_infer(tl_sig *sig) {
     tl_status status = tl_sig_want_ndim(sig, 0, 1);
@@ -8,23 +9,16 @@ static tl_status log_softmax_infer(tl_sig *sig) {
 }
 
 static void log_softmax_cost(const tl_sig *sig, tl_cost *cost) {
-    const tl_shape *x = &sig->in[0]->shape;
-    tl_unary_cost(sig, cost, 4, 1); /* − largest, Σ, − largest, − log Σ; one exp. A row: one log */
-    tl_amount_more(sig->ctx, &cost->special, 1, x->dim, x->ndim - 1);
+    const tl_shape *x = &sig->out[0].shape;
+    tl_unary_cost(sig, cost, 4, 1); /* − largest twice, Σ, − log; one exp. A row: one log. */
+    cost->special = tl_amount_add(sig->ctx, cost->special, tl_amount_of(sig->ctx, 1, x->dim, x->ndim - 1));
 }
 
 static tl_status log_softmax_forward(const tl_sig *sig, tl_args *args) {
     return tl_args_run(sig, args, args->kernels->log_softmax);
 }
 
-static tl_status backward_infer(tl_sig *sig) {
-    tl_status status = tl_sig_want_ndim(sig, 0, 1);
-    return status == TL_OK ? tl_unary_backward_infer(sig) : status;
-}
-
-static void backward_cost(const tl_sig *sig, tl_cost *cost) {
-    tl_unary_cost(sig, cost, 3, 1); /* Σg, ·Σg, −; one exp */
-}
+static void backward_cost(const tl_sig *sig, tl_cost *cost) { tl_unary_cost(sig, cost, 3, 1); }
 
 static tl_status backward_forward(const tl_sig *sig, tl_args *args) {
     return tl_args_run(sig, args, args->kernels->log_softmax_backward);
@@ -35,7 +29,7 @@ static void backward_sample(uint64_t seed, tl_case *c) {
     c->tolerance = 1e-5;
 }
 
-TL_OP(log_softmax_backward, 0, backward_infer, backward_cost, TL_SAVES_NONE, backward_forward, TL_NO_GRAD,
+TL_OP(log_softmax_backward, 0, tl_unary_backward_infer, backward_cost, TL_SAVES_NONE, backward_forward, TL_NO_GRAD,
       backward_sample);
 
 static tl_status log_softmax_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {

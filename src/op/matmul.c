@@ -97,10 +97,11 @@ static void matmul_saves(const tl_sig *sig, tl_saves *saves) {
     saves->in = (sig->needs_grad[1] ? 1u : 0) | (sig->needs_grad[0] ? 2u : 0);
 }
 
-static void run_product(tl_args *args, int a, int b, bool accumulate) {
+static tl_status run_product(const tl_sig *sig, tl_args *args, int a, int b, bool accumulate) {
+    bool failed = false;
     tl_array x = args->call.in[a], y = args->call.in[b];
     const tl_array *c = &args->call.out[0];
-    tl_product p = {.engine = args->call.engine, .dtype = c->dtype, .accumulate = accumulate};
+    tl_product p = {.engine = args->call.engine, .dtype = c->dtype, .accumulate = accumulate, .failed = &failed};
     int nc = c->ndim;
     p.m = c->size[nc - 2];
     p.n = c->size[nc - 1];
@@ -122,13 +123,10 @@ static void run_product(tl_args *args, int a, int b, bool accumulate) {
         p.b_batch[i] = at_b < 0 || y.size[at_b] == 1 ? 0 : y.stride[at_b];
     }
     args->kernels->product(&p);
+    return failed ? tl_product_failed(sig) : TL_OK;
 }
 
-static tl_status matmul_forward(const tl_sig *sig, tl_args *args) {
-    (void)sig;
-    run_product(args, 0, 1, false);
-    return TL_OK;
-}
+static tl_status matmul_forward(const tl_sig *sig, tl_args *args) { return run_product(sig, args, 0, 1, false); }
 
 /* Which pair stays causal in dA = dC·Bᵀ (m, k, n become m', n', k') and in dB = Aᵀ·dC (k, n, m become m', n', k'). */
 static tl_causal causal_of_a(tl_causal c) {
@@ -205,11 +203,7 @@ static void into_cost(const tl_sig *sig, tl_cost *cost) {
     cost->arithmetic = tl_amount_shape(sig->ctx, 1, &sig->out[0].shape); /* the addition into c */
 }
 
-static tl_status into_forward(const tl_sig *sig, tl_args *args) {
-    (void)sig;
-    run_product(args, 1, 2, true);
-    return TL_OK;
-}
+static tl_status into_forward(const tl_sig *sig, tl_args *args) { return run_product(sig, args, 1, 2, true); }
 
 static void into_sample(uint64_t seed, tl_case *c) {
     int64_t m = 1 + tl_sample_below(&seed, 9), n = 1 + tl_sample_below(&seed, 9), k = tl_sample_below(&seed, 9);

@@ -134,10 +134,15 @@ static void back_sample(uint64_t seed, tl_case *c) {
 
 TL_OP(slice_backward, sizeof(back_attr), back_infer, back_cost, TL_SAVES_NONE, back_forward, TL_NO_GRAD, back_sample);
 
+tl_tensor *tl_slice_gradient(tl_tensor *g, const tl_shape *full, int axis, int64_t start, int64_t step,
+                             const char *site) {
+    back_attr back = {.axis = axis, .start = start, .step = step, .full = *full};
+    return tl_run1(&tl_op_slice_backward, (tl_tensor *[]){g}, 1, &back, site);
+}
+
 static tl_status slice_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
     const slice_attr *attr = tl_saved_attr(saved);
-    back_attr back = {.axis = attr->axis, .start = attr->start, .step = attr->step, .full = *tl_saved_shape(saved, 0)};
-    gin[0] = tl_run1(&tl_op_slice_backward, gout, 1, &back, saved->site);
+    gin[0] = tl_slice_gradient(gout[0], tl_saved_shape(saved, 0), attr->axis, attr->start, attr->step, saved->site);
     return tl_ctx_status(ctx);
 }
 

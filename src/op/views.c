@@ -83,6 +83,16 @@ tl_output *tl_sig_add_view(tl_sig *sig, const tl_shape *shape, const int64_t *st
     return out;
 }
 
+void tl_output_drop_axis(tl_output *out, int axis) {
+    if (!out)
+        return;
+    out->shape.ndim--;
+    for (int i = axis; i < out->shape.ndim; i++) {
+        out->shape.dim[i] = out->shape.dim[i + 1];
+        out->stride[i] = out->stride[i + 1];
+    }
+}
+
 void tl_cost_moves(const tl_sig *sig, tl_cost *cost) {
     (void)sig;
     (void)cost;

@@ -18,6 +18,16 @@ tl_status tl_sig_check_shape(tl_sig *sig, tl_shape *shape);
 /* Adds an output that is input 0 seen otherwise. */
 tl_output *tl_sig_add_view(tl_sig *sig, const tl_shape *shape, const int64_t *stride, int64_t offset);
 
+/* Takes axis `axis` of a view's shape and strides out. */
+void tl_output_drop_axis(tl_output *out, int axis);
+
+/* Gradients of views as new tensors of shape `full`: g at what a slice took (zeros elsewhere); g added at the elements that
+ * a view with these strides and offset of the contiguous `full` meets, in order. */
+tl_tensor *tl_slice_gradient(tl_tensor *g, const tl_shape *full, int axis, int64_t start, int64_t step,
+                             const char *site);
+tl_tensor *tl_strided_gradient(tl_tensor *g, const tl_shape *full, const int64_t *stride, int64_t offset,
+                               const char *site);
+
 /* For ops that only move: no FLOPs, all inputs read and all outputs written. */
 void tl_cost_moves(const tl_sig *sig, tl_cost *cost);
 /* Copies input 0 to output 0. */

@@ -53,6 +53,22 @@ static int states_of(const tl_optimizer_options *o) {
     return 0;
 }
 
+/* An option that this optimizer has no use for is refused, never ignored. */
+static tl_status check_effect(tl_ctx *ctx, const tl_optimizer_options *o) {
+    const char *name = NULL, *of = NULL;
+    if (o->cs336_order && o->kind != TL_OPTIM_ADAMW)
+        name = "cs336_order", of = "adamw";
+    else if (o->nesterov && (o->kind != TL_OPTIM_SGD || o->momentum == 0))
+        name = "nesterov", of = "sgd with momentum";
+    else if (o->momentum != 0 && o->kind != TL_OPTIM_SGD)
+        name = "momentum", of = "sgd";
+    else if (o->weight_decay != 0 && o->kind == TL_OPTIM_ADAGRAD)
+        name = "weight_decay", of = "adamw and sgd";
+    if (!name)
+        return TL_OK;
+    return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s has no %s; %s would take it", tl_optimizer_name(o->kind), name, of);
+}
+
 static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
     const char *name = NULL;
     double value = 0;
@@ -69,7 +85,7 @@ static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
     else if ((o->kind == TL_OPTIM_ADAMW || o->kind == TL_OPTIM_ADAGRAD) && !(o->epsilon >= 0))
         name = "epsilon", value = o->epsilon;
     if (!name)
-        return TL_OK;
+        return check_effect(ctx, o);
     return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
                        "%s: %s is %g; betas and momentum lie in [0,1), the others are not negative",
                        tl_optimizer_name(o->kind), name, value);

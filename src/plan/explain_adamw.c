@@ -50,35 +50,40 @@ static tl_status matmuls(const tl_plan_run *run, tl_u128 *forward, tl_u128 *all)
     return TL_OK;
 }
 
-static int64_t peak_of(const tl_plan_options *options, int64_t batch) {
+/* −1 and *error if the run cannot be made. */
+static int64_t peak_of(const tl_plan_options *options, int64_t batch, tl_error *error) {
     tl_plan_options o = *options;
     tl_plan_run run;
-    tl_error ignored = {0};
+    tl_error found = {0};
     tl_peak peak;
     o.micro_batch = batch;
     o.global_batch = 0;
-    if (tl_plan_run_make(&o, false, &run, &ignored) != TL_OK)
-        return INT64_MAX; /* beyond 63 bits: fits nowhere */
+    if (tl_plan_run_make(&o, false, &run, &found) != TL_OK) {
+        if (found.status == TL_ERR_OVERFLOW)
+            return INT64_MAX; /* beyond 63 bits: fits nowhere */
+        tl_fail(error, found.status, "%s", found.message);
+        return -1;
+    }
     tl_ledger_peak(run.ctx, &peak);
     tl_plan_run_free(&run);
     return peak.bytes;
 }
 
 /* The largest batch whose peak fits, by running each that is tried. */
-static int64_t largest(const tl_plan_options *options, int64_t capacity) {
-    int64_t fits = 0, too_large = 1;
-    while (too_large < (int64_t)1 << 40 && peak_of(options, too_large) <= capacity) {
-        fits = too_large;
-        too_large *= 2;
-    }
-    while (too_large - fits > 1) {
-        int64_t middle = fits + (too_large - fits) / 2;
-        if (peak_of(options, middle) <= capacity)
-            fits = middle;
+static tl_status largest(const tl_plan_options *options, int64_t capacity, int64_t *found, tl_error *error) {
+    int64_t fits = 0, too_large = 0, probe = 1; /* too_large 0: none met yet */
+    while (probe < (int64_t)1 << 40 && (too_large == 0 || too_large - fits > 1)) {
+        int64_t peak = peak_of(options, probe, error);
+        if (peak < 0)
+            return error ? error->status : TL_ERR_MEMORY;
+        if (peak <= capacity)
+            fits = probe;
         else
-            too_large = middle;
+            too_large = probe;
+        probe = too_large == 0 ? fits * 2 : fits + (too_large - fits) / 2;
     }
-    return fits;
+    *found = fits;
+    return TL_OK;
 }
 
 static int64_t listed_batch(tl_u128 each, tl_u128 fixed, int64_t capacity) {
@@ -144,12 +149,14 @@ tl_status tl_explain_adamw_make(const tl_plan_options *asked, tl_explain_adamw *
     tl_peak peak;
     tl_ledger_peak(a->run.ctx, &peak);
     a->peak_bytes = peak.bytes;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && status == TL_OK; i++) {
         a->batch[i] = listed_batch(a->per_sequence, a->fixed, a->capacity[i]);
         a->batch_ungated[i] = listed_batch(a->per_sequence, a->fixed_ungated, a->capacity[i]);
-        a->batch_ledger[i] = largest(&o, a->capacity[i]);
+        status = largest(&o, a->capacity[i], &a->batch_ledger[i], error);
     }
-    return TL_OK;
+    if (status != TL_OK)
+        tl_explain_adamw_free(a);
+    return status;
 }
 
 void tl_explain_adamw_free(tl_explain_adamw *a) {

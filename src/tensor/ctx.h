@@ -14,6 +14,7 @@ struct tl_op;
 typedef struct tl_place {
     tl_phase phase;
     uint32_t module, region;
+    int64_t times; /* how often what is booked here happens; 0 is once. More in a condensed repetition */
     const struct tl_op *op;
     const char *site;      /* the op's line */
     const char *user_site; /* the outermost module call's line, or the op's */
@@ -31,6 +32,9 @@ struct tl_storage {
     const struct tl_op *op;
     const char *site, *user_site;
     tl_category category;
+    void (*release)(void *self,
+                    void *data); /* external bytes (a mapped file): how to give them back. NULL: the allocator's */
+    void *release_self;
 };
 
 struct tl_tensor {
@@ -77,8 +81,9 @@ typedef struct tl_repeat_node {
     uint32_t outer; /* region it lies in */
     const char *symbol;
     int64_t count;
+    int64_t run; /* iterations that really run: count, or 2 in a condensed repetition */
     const tl_poly *formula;
-    uint32_t *regions; /* one per iteration */
+    uint32_t *regions; /* one per iteration that runs */
 } tl_repeat_node;
 
 typedef struct tl_region_node {
@@ -130,6 +135,8 @@ struct tl_ctx {
     struct tl_ledger *ledger;        /* account layer */
     const tl_tape_hooks *tape_hooks; /* grad layer */
     struct tl_tape *tape;
+    struct tl_axes_state *axes; /* axes layer: names, contraction orders */
+    void (*axes_close)(tl_ctx *ctx);
     bool recording;
     uint64_t random_position; /* of the dropout stream */
 };
@@ -149,6 +156,10 @@ void tl_place_free(tl_ctx *ctx);
 
 /* Storages. bytes ≥ 0; formula may be NULL. */
 tl_storage *tl_storage_new(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, tl_category category);
+/* A storage on bytes that came from elsewhere: a mapped file. Accounted like any other, though the allocator never sees it.
+ * `release` is called once, when the last tensor lets go; on failure (NULL) the bytes stay the caller's. */
+tl_storage *tl_storage_external(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, tl_category category, void *data,
+                                void (*release)(void *self, void *data), void *self);
 void tl_storage_unref(tl_storage *storage);
 void tl_storage_retag(tl_storage *storage, tl_category category);
 
@@ -172,6 +183,8 @@ void tl_tensor_unref(tl_tensor *t);
 bool tl_tensor_is_exclusive(const tl_tensor *t, int64_t own);
 /* True if two indices can name the same element (a zero stride over more than one, or overlapping axes). */
 bool tl_tensor_overlaps_itself(const tl_tensor *t);
+/* Any element as double; i64 beyond 2^53 is rounded. */
+double tl_element_value(tl_dtype dtype, const void *from);
 int tl_axis(tl_ctx *ctx, const tl_tensor *t, int axis); /* normalised; −1 and the error sticks when out of range */
 
 const char *tl_module_path(const tl_ctx *ctx, uint32_t module);

@@ -95,7 +95,7 @@ void tl_place_free(tl_ctx *ctx) {
     tl_host_free(ctx, ctx->modules, ctx->module_capacity * sizeof *ctx->modules);
     tl_host_free(ctx, ctx->module_hash, ctx->module_hash_size * sizeof *ctx->module_hash);
     for (uint32_t i = 0; i < ctx->repeat_count; i++) {
-        tl_host_free(ctx, ctx->repeats[i].regions, (size_t)ctx->repeats[i].count * sizeof(uint32_t));
+        tl_host_free(ctx, ctx->repeats[i].regions, (size_t)ctx->repeats[i].run * sizeof(uint32_t));
         tl_host_free(ctx, (char *)(uintptr_t)ctx->repeats[i].symbol, strlen(ctx->repeats[i].symbol) + 1);
     }
     tl_host_free(ctx, ctx->repeats, ctx->repeat_capacity * sizeof *ctx->repeats);
@@ -134,7 +134,7 @@ const char *tl_module_pattern(const tl_ctx *ctx, uint32_t module) {
 /* ---- repetition ---- */
 
 static bool add_regions(tl_ctx *ctx, uint32_t repeat, tl_repeat_node *node) {
-    for (int64_t i = 0; i < node->count; i++) {
+    for (int64_t i = 0; i < node->run; i++) {
         int64_t capacity = ctx->region_capacity;
         if (!tl_host_grow(ctx, &ctx->regions, sizeof *ctx->regions, (int64_t)ctx->region_count + 1, &capacity))
             return false;
@@ -145,30 +145,30 @@ static bool add_regions(tl_ctx *ctx, uint32_t repeat, tl_repeat_node *node) {
     return true;
 }
 
-tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count) {
-    tl_repeat r = {.ctx = ctx, .count = count, .index = -1, .outer = ctx->place.region, .id = UINT32_MAX};
-    if (count < 0 || count > 1 << 20) {
+static tl_repeat repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count, int64_t run) {
+    tl_repeat r = {.ctx = ctx, .count = count, .run = run, .index = -1, .outer = ctx->place.region, .id = UINT32_MAX};
+    if (count < 0 || run > 1 << 20) {
         tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s repeats %lld times; 0 to %d would work", symbol, (long long)count,
                     1 << 20);
-        r.count = 0;
+        r.count = r.run = 0;
         return r;
     }
     for (uint32_t i = 0; i < ctx->repeat_count; i++)
-        if (ctx->repeats[i].outer == r.outer && ctx->repeats[i].count == count &&
+        if (ctx->repeats[i].outer == r.outer && ctx->repeats[i].count == count && ctx->repeats[i].run == run &&
             strcmp(ctx->repeats[i].symbol, symbol) == 0) {
             r.id = i;
             return r;
         }
     int64_t capacity = ctx->repeat_capacity;
-    tl_repeat_node node = {.outer = r.outer, .count = count};
+    tl_repeat_node node = {.outer = r.outer, .count = count, .run = run};
     if (!tl_host_grow(ctx, &ctx->repeats, sizeof *ctx->repeats, (int64_t)ctx->repeat_count + 1, &capacity))
         goto fail;
     ctx->repeat_capacity = (uint32_t)capacity;
     node.symbol = tl_host_text(ctx, symbol);
-    node.regions = tl_host_alloc(ctx, (size_t)count * sizeof *node.regions);
+    node.regions = tl_host_alloc(ctx, (size_t)run * sizeof *node.regions);
     if (!node.symbol || !node.regions || !add_regions(ctx, ctx->repeat_count, &node)) {
         tl_host_free(ctx, (char *)(uintptr_t)node.symbol, strlen(symbol) + 1);
-        tl_host_free(ctx, node.regions, (size_t)count * sizeof *node.regions);
+        tl_host_free(ctx, node.regions, (size_t)run * sizeof *node.regions);
         goto fail;
     }
     if (ctx->space) {
@@ -179,8 +179,16 @@ tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count) {
     ctx->repeats[ctx->repeat_count++] = node;
     return r;
 fail:
-    r.count = 0;
+    r.count = r.run = 0;
     return r;
+}
+
+tl_repeat tl_repeat_begin(tl_ctx *ctx, const char *symbol, int64_t count) {
+    return repeat_begin(ctx, symbol, count, count);
+}
+
+tl_repeat tl_repeat_begin_condensed(tl_ctx *ctx, const char *symbol, int64_t count) {
+    return repeat_begin(ctx, symbol, count, ctx->kernels == NULL && count > 2 ? 2 : count);
 }
 
 bool tl_repeat_next(tl_repeat *r) {
@@ -189,11 +197,15 @@ bool tl_repeat_next(tl_repeat *r) {
         r->open = false;
     }
     r->index++;
-    if (r->id == UINT32_MAX || r->index >= r->count || r->ctx->error.status != TL_OK) {
+    if (r->run < r->count)
+        r->ctx->place.times = 0;
+    if (r->id == UINT32_MAX || r->index >= r->run || r->ctx->error.status != TL_OK) {
         r->ctx->place.region = r->outer;
         return false;
     }
     r->ctx->place.region = r->ctx->repeats[r->id].regions[r->index];
+    if (r->run < r->count && r->index == 1)
+        r->ctx->place.times = r->count - 1;
     tl_scope_begin(r->ctx);
     r->open = true;
     return true;
@@ -210,6 +222,8 @@ void tl_repeat_end(tl_repeat *r) {
     if (r->open)
         tl_scope_end(r->ctx);
     r->open = false;
-    r->index = r->count;
+    r->index = r->run;
+    if (r->run < r->count)
+        r->ctx->place.times = 0;
     r->ctx->place.region = r->outer;
 }

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-tl_storage *tl_storage_new(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, tl_category category) {
+/* Not yet in the context's list, and without bytes. */
+static tl_storage *storage_blank(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, tl_category category) {
     tl_storage *storage = ctx->free_storages;
     if (storage)
         ctx->free_storages = storage->next;
@@ -21,6 +22,23 @@ tl_storage *tl_storage_new(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, t
     storage->op = ctx->place.op;
     storage->site = ctx->place.site;
     storage->user_site = ctx->place.user_site;
+    return storage;
+}
+
+static tl_storage *storage_enter(tl_ctx *ctx, tl_storage *storage) {
+    storage->next = ctx->storages;
+    if (storage->next)
+        storage->next->previous = storage;
+    ctx->storages = storage;
+    if (ctx->hooks)
+        ctx->hooks->allocated(ctx, storage);
+    return storage;
+}
+
+tl_storage *tl_storage_new(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, tl_category category) {
+    tl_storage *storage = storage_blank(ctx, bytes, formula, category);
+    if (!storage)
+        return NULL;
     if (bytes > 0 && ctx->kernels) {
         storage->data = (uint64_t)bytes > SIZE_MAX - TL_ALIGN
                             ? NULL
@@ -34,13 +52,18 @@ tl_storage *tl_storage_new(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, t
             return NULL;
         }
     }
-    storage->next = ctx->storages;
-    if (storage->next)
-        storage->next->previous = storage;
-    ctx->storages = storage;
-    if (ctx->hooks)
-        ctx->hooks->allocated(ctx, storage);
-    return storage;
+    return storage_enter(ctx, storage);
+}
+
+tl_storage *tl_storage_external(tl_ctx *ctx, int64_t bytes, const tl_poly *formula, tl_category category, void *data,
+                                void (*release)(void *self, void *data), void *self) {
+    tl_storage *storage = storage_blank(ctx, bytes, formula, category);
+    if (!storage)
+        return NULL;
+    storage->data = data;
+    storage->release = release;
+    storage->release_self = self;
+    return storage_enter(ctx, storage);
 }
 
 void tl_storage_unref(tl_storage *storage) {
@@ -49,7 +72,9 @@ void tl_storage_unref(tl_storage *storage) {
     tl_ctx *ctx = storage->ctx;
     if (ctx->hooks)
         ctx->hooks->freed(ctx, storage);
-    if (storage->data)
+    if (storage->release)
+        storage->release(storage->release_self, storage->data);
+    else if (storage->data)
         ctx->allocator.release(ctx->allocator.self, storage->data, (size_t)storage->bytes, TL_ALLOC_STORAGE);
     if (storage->previous)
         storage->previous->next = storage->next;

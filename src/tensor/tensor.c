@@ -342,7 +342,7 @@ tl_status tl_tensor_read(const tl_tensor *t, void *out, size_t bytes) {
     return TL_OK;
 }
 
-static double element_value(tl_dtype dtype, const void *from) {
+double tl_element_value(tl_dtype dtype, const void *from) {
     union {
         double f64;
         float f32;
@@ -391,7 +391,7 @@ tl_status tl_item(const tl_tensor *t, double *value) {
                            tl_tensor_text(t, text, sizeof text), (long long)tl_tensor_count(t));
     tl_status status = tl_tensor_read(t, bytes, (size_t)tl_dtype_bytes(t->dtype));
     if (status == TL_OK)
-        *value = element_value(t->dtype, bytes);
+        *value = tl_element_value(t->dtype, bytes);
     return status;
 }
 

@@ -118,7 +118,9 @@ static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void
         return status;
     }
     (void)tl_dim_symbol(ctx, "A", tr->options.accumulation, "micro-batches of a step"); /* says where it is from */
-    for (tl_repeat r = tl_repeat_begin(ctx, "A", tr->options.accumulation); tl_repeat_next(&r);) {
+    tl_repeat r = tr->options.condensed ? tl_repeat_begin_condensed(ctx, "A", tr->options.accumulation)
+                                        : tl_repeat_begin(ctx, "A", tr->options.accumulation);
+    while (tl_repeat_next(&r)) {
         status = micro_batch(tr, source, user, r.index, loss_sum);
         if (status != TL_OK)
             tl_repeat_end(&r);

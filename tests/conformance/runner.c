@@ -25,9 +25,6 @@ static const struct {
     {"Unique", "the output's shape depends on data"},
     {"Compress", "the output's shape depends on data"},
     {"NonMaxSuppression", "the output's shape depends on data"},
-    {"Adagrad", "an optimizer's update in ONNX's own form; ours are compared with PyTorch and CS336"},
-    {"Adam", "an optimizer's update in ONNX's own form; ours are compared with PyTorch and CS336"},
-    {"Momentum", "an optimizer's update in ONNX's own form; ours are compared with PyTorch and CS336"},
 };
 
 typedef struct op_result {

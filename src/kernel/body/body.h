@@ -159,6 +159,12 @@ tl_kernel TL_K(rotary), TL_K(embedding), TL_K(embedding_backward);
 tl_kernel TL_K(cross_entropy), TL_K(cross_entropy_backward), TL_K(mse), TL_K(mse_backward);
 tl_kernel TL_K(dropout), TL_K(dropout_backward), TL_K(normal), TL_K(truncated_normal), TL_K(uniform);
 tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
+/* indices, sorting, padding, losses, masked attention, quantising */
+tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
+    TL_K(pad_backward);
+tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax),
+    TL_K(masked_scores);
+tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize);
 tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reciprocal), TL_K(sigmoid), TL_K(softplus),
     TL_K(softsign), TL_K(hard_swish), TL_K(mish), TL_K(erf), TL_K(sin), TL_K(cos), TL_K(elu), TL_K(leaky_relu),
     TL_K(swish), TL_K(abs_backward), TL_K(reciprocal_backward), TL_K(sigmoid_backward), TL_K(softplus_backward),
@@ -169,6 +175,6 @@ tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reci
     TL_K(power), TL_K(power_backward_base), TL_K(power_backward_exponent), TL_K(mod), TL_K(fmod), TL_K(where),
     TL_K(masked_fill), TL_K(clamp), TL_K(clamp_backward), TL_K(min), TL_K(prod), TL_K(l1), TL_K(sum_square), TL_K(l2),
     TL_K(log_sum_exp), TL_K(l2_backward), TL_K(log_sum_exp_backward), TL_K(prod_backward), TL_K(cumulate),
-    TL_K(cumprod_backward), TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(triangle), TL_K(range), TL_K(one_hot);
+    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot);
 
 #endif

@@ -1,0 +1,93 @@
+/* data/replace.c: a file that is replaced whole or not at all. */
+#include "data/replace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static tl_status refused(tl_error *error, const char *what, const char *path) {
+    int reason = errno;
+    return tl_fail(error, TL_ERR_IO, "cannot %s %s: %s", what, path, strerror(reason));
+}
+
+tl_status tl_replace_begin(tl_replace *r, const char *path, tl_error *error) {
+    r->path = path;
+    r->file = -1;
+    if ((size_t)snprintf(r->name, sizeof r->name, "%s.tmp", path) >= sizeof r->name)
+        return tl_fail(error, TL_ERR_ARGUMENT, "a path of more than %zu bytes", sizeof r->name - 5);
+    if (unlink(r->name) != 0 && errno != ENOENT) /* left by a run that was killed */
+        return refused(error, "replace", r->name);
+    r->file = open(r->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return r->file < 0 ? refused(error, "create", r->name) : TL_OK;
+}
+
+tl_status tl_replace_write(tl_replace *r, const void *data, uint64_t bytes, tl_error *error) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = write(r->file, at, bytes < 1 << 24 ? (size_t)bytes : (size_t)1 << 24);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ENOSPC;
+        if (n <= 0)
+            return refused(error, "write", r->name);
+        at += n;
+        bytes -= (uint64_t)n;
+    }
+    return TL_OK;
+}
+
+tl_status tl_replace_patch(tl_replace *r, const void *data, size_t bytes, uint64_t offset, tl_error *error) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = pwrite(r->file, at, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n == 0)
+            errno = ENOSPC;
+        if (n <= 0)
+            return refused(error, "write", r->name);
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return TL_OK;
+}
+
+/* The folder's own entry: without this a power cut can undo the rename. */
+static tl_status flush_folder(const char *path, tl_error *error) {
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    else
+        snprintf(folder, sizeof folder, ".");
+    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0)
+        return refused(error, "open the folder", folder);
+    tl_status status = TL_OK;
+    if (fsync(file) != 0 && errno != EINVAL) /* EINVAL: a file system whose folders cannot be flushed */
+        status = refused(error, "flush the folder", folder);
+    close(file);
+    return status;
+}
+
+tl_status tl_replace_end(tl_replace *r, tl_status status, tl_error *error) {
+    if (r->file < 0)
+        return status;
+    if (status == TL_OK && fsync(r->file) != 0)
+        status = refused(error, "write", r->name);
+    if (close(r->file) != 0 && status == TL_OK)
+        status = refused(error, "close", r->name);
+    r->file = -1;
+    if (status == TL_OK && rename(r->name, r->path) != 0)
+        status = refused(error, "rename to", r->path);
+    if (status != TL_OK) {
+        (void)unlink(r->name); /* best effort: it is never read under this name */
+        return status;
+    }
+    return flush_folder(r->path, error);
+}
