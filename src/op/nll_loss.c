@@ -24,7 +24,7 @@ static tl_status want_inputs(tl_sig *sig) {
 }
 
 static tl_status nll_loss_infer(tl_sig *sig) {
-    tl_reduction reduction = TL_ATTR(tl_nll_attr, sig)->reduction;
+    tl_nll_reduction reduction = TL_ATTR(tl_nll_attr, sig)->reduction;
     tl_status status = want_inputs(sig);
     if (status != TL_OK)
         return status;
@@ -135,7 +135,7 @@ static void sample_inputs(uint64_t *seed, tl_case *c, tl_nll_attr *attr) {
                        1 + tl_sample_below(seed, 3)};
     int ndim = 2 + (int)tl_sample_below(seed, 3);
     memset(attr, 0, sizeof *attr);
-    attr->reduction = (tl_reduction)tl_sample_below(seed, 3);
+    attr->reduction = (tl_nll_reduction)tl_sample_below(seed, 3);
     attr->ignore_index = tl_sample_below(seed, 2) ? 0 : -100;
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, ndim, size);
     tl_sample_input(c, tl_sample_below(seed, 2) ? TL_I64 : TL_I32, TL_FILL_INDEX, ndim - 1,
@@ -206,7 +206,7 @@ tl_tensor *tl_nll_loss_(tl_tensor *log_p, tl_tensor *targets, tl_tensor *weight,
                         const char *site) {
     tl_nll_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.reduction = (tl_reduction)options->reduction;
+    attr.reduction = (tl_nll_reduction)options->reduction;
     attr.ignore_index = options->ignores ? options->ignore_index : INT64_MIN;
     return tl_run1(&tl_op_nll_loss, (tl_tensor *[]){log_p, targets, weight}, weight ? 3 : 2, &attr, site);
 }
