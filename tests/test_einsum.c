@@ -275,7 +275,7 @@ static void orders_are_kept(void **state) {
     assert_non_null(tl_einsum(ctx, "ij,jk->ik", ((tl_tensor *[]){a, b}), 2)); /* other shapes */
     assert_non_null(tl_einsum(ctx, "ij,jk->ki", ((tl_tensor *[]){a, b}), 2)); /* another pattern */
     assert_int_equal(ctx->axes->made, 3);
-    char pattern[16];
+    char pattern[40];
     for (int i = 0; i < 100; i++) { /* more than are kept */
         snprintf(pattern, sizeof pattern, "x%d b -> b x%d", i, i);
         assert_non_null(tl_einsum(ctx, pattern, &b, 1));
