@@ -188,7 +188,7 @@ static void einops_patterns_are_refused(void **state) {
         refused(ctx, y, pattern, wrong_einops[i].words, wrong_einops[i].at);
     }
     tl_tensor *x = SIZED(ctx, 2, 3), *wide = SIZED(ctx, 2, 2, 2, 2, 2, 2, 2, 4);
-    refused(ctx, tl_reduce(x, "b t -> b", (tl_reduction)9, TL_NO_LENGTHS), "", "none of sum, mean", NULL);
+    refused(ctx, tl_reduce(x, "b t -> b", (tl_reduce_op)9, TL_NO_LENGTHS), "", "none of sum, mean", NULL);
     refused(ctx, tl_rearrange(wide, "a b c d e f g (h i) -> a b c d e f g h i", TL_LENGTHS({"h", {.size = 2}})), "",
             "too many axes", NULL);
     refused(ctx, tl_rearrange(x, "b t -> t b", TL_LENGTHS({NULL, {.size = 2}})), "", "has no name", NULL);
