@@ -1,4 +1,4 @@
-/* x·max(0, min(1, x/6 + ½)) (Howard et al. 2019, eq. 1); the slope is 0 below −3, 1 above 3, x/3 + ½ between. */
+/* x·max(0, min(1, x/6 + ½)) (Howard et al. 2019, eq. 1); the slope is 0 below −3, 1 from 3 on, x/3 + ½ between. */
 #include "op/elementwise.h"
 
 static void hard_swish_cost(const tl_sig *sig, tl_cost *cost) { tl_unary_cost(sig, cost, 3, 0); /* x/6, + ½, ·x */ }

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "conformance/conformance.h"
+#include "tally/axes.h"
 
 /* The axes of ONNX's reductions: an input or (before opset 18) an attribute. `none`: no axes were given and that means
  * nothing is to be reduced. */
@@ -110,6 +111,10 @@ static void run_gemm(conformance_case *c) {
     c->y[0] = y;
 }
 
+static void run_einsum(conformance_case *c) {
+    c->y[0] = tl_einsum(c->ctx, conformance_text(c, "equation", ""), c->x, c->n_in);
+}
+
 static void run_one_hot(conformance_case *c) {
     const npy_array *values = &c->in[2].array;
     npy_array second = *values;
@@ -134,6 +139,7 @@ const conformance_entry conformance_reduce[] = {
     {"ArgMin", run_argmin},
     {"CumProd", run_cumprod},
     {"CumSum", run_cumsum},
+    {"Einsum", run_einsum},
     {"Gemm", run_gemm},
     {"Hardmax", run_hardmax},
     {"LogSoftmax", run_log_softmax},

@@ -12,7 +12,11 @@ static tl_shape shape_of(const npy_array *a) {
     return shape;
 }
 
-static int axis_of(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
+/* From the end where negative; an axis that does not exist is the nearest that does: then the result differs. */
+static int axis_of(int64_t axis, int ndim) {
+    axis = axis < -ndim ? 0 : axis < 0 ? axis + ndim : axis;
+    return axis < ndim ? (int)axis : ndim > 0 ? ndim - 1 : 0;
+}
 
 static void run_identity(conformance_case *c) {
     conformance_exact(c);
@@ -58,7 +62,7 @@ static void run_split(conformance_case *c) {
     int64_t given[TL_MAX_NDIM];
     int n = conformance_ints(c, 1, "split", given), axis = axis_of(conformance_int(c, "axis", 0), c->in[0].array.ndim);
     tl_dim sizes[CONFORMANCE_IO];
-    int64_t whole = c->in[0].array.size[axis], parts = c->n_out, each = (whole + parts - 1) / parts;
+    int64_t whole = c->in[0].array.size[axis], parts = c->n_out > 0 ? c->n_out : 1, each = (whole + parts - 1) / parts;
     conformance_exact(c);
     for (int i = 0; i < c->n_out; i++) {
         int64_t left = whole - i * each;
@@ -78,6 +82,10 @@ static void run_slice(conformance_case *c) {
     for (int i = 0; i < n && i < ends; i++) {
         int d = axis_of(axes > i ? axis[i] : i, c->in[0].array.ndim);
         int64_t by = steps > i ? step[i] : 1, size = c->in[0].array.size[d];
+        if (by == 0 || by == INT64_MIN) {
+            conformance_skip(c, "a step of 0, or one that has no opposite");
+            return;
+        }
         int64_t low = by < 0 ? -1 : 0, high = by < 0 ? size - 1 : size, from = start[i], to = end[i];
         from = from < 0 ? from + size : from;
         to = to < 0 ? to + size : to;
@@ -109,7 +117,7 @@ static void run_unsqueeze(conformance_case *c) {
     int n = conformance_ints(c, 1, "axes", axis), ndim = c->in[0].array.ndim + n;
     tl_shape shape = {.ndim = ndim};
     conformance_exact(c);
-    if (n < 0 || ndim > TL_MAX_NDIM) {
+    if (n < 0 || ndim > TL_MAX_NDIM) { /* the sizes below would not fit */
         conformance_skip(c, "no axes, or more than %d", TL_MAX_NDIM);
         return;
     }
@@ -123,7 +131,9 @@ static void run_unsqueeze(conformance_case *c) {
 }
 
 static void run_flatten(conformance_case *c) {
-    int ndim = c->in[0].array.ndim, axis = axis_of(conformance_int(c, "axis", 1), ndim);
+    int ndim = c->in[0].array.ndim;
+    int64_t given = conformance_int(c, "axis", 1);
+    int axis = given < 0 ? axis_of(given, ndim) : axis_of(given, ndim + 1); /* one past the last is allowed */
     int64_t rows = 1, columns = 1;
     conformance_exact(c);
     for (int d = 0; d < ndim; d++)
@@ -151,7 +161,7 @@ static void run_tile(conformance_case *c) {
     int n = conformance_ints(c, 1, "repeats", times);
     tl_tensor *y = c->x[0];
     conformance_exact(c);
-    for (int d = 0; d < n && y; d++) {
+    for (int d = 0; d < n && d < c->in[0].array.ndim && y; d++) {
         tl_shape from = *tl_tensor_shape(y), seen = from, wide;
         if (from.ndim == TL_MAX_NDIM) {
             conformance_skip(c, "%d axes leave none to stretch", from.ndim);
@@ -162,7 +172,7 @@ static void run_tile(conformance_case *c) {
         seen.ndim++;
         wide = seen;
         wide.dim[d] = tl_dim_of(times[d]);
-        from.dim[d] = tl_dim_of(from.dim[d].size * times[d]);
+        from.dim[d] = tl_dim_mul(c->ctx, from.dim[d], wide.dim[d]);
         y = tl_reshape(tl_expand(tl_reshape(y, seen), wide), from);
     }
     c->y[0] = y;
@@ -237,6 +247,10 @@ static void run_range(conformance_case *c) {
     double start = conformance_first(c, 0, 0), limit = conformance_first(c, 1, 0), step = conformance_first(c, 2, 1);
     double count = ceil((limit - start) / step);
     tl_shape shape = {.ndim = 1};
+    if (!(count < 0x1p31)) {
+        conformance_skip(c, "a range without end");
+        return;
+    }
     shape.dim[0] = tl_dim_of(count > 0 ? (int64_t)count : 0);
     tl_tensor *y = tl_empty(c->ctx, c->in[0].dtype, shape, TL_DATA);
     c->y[0] = y ? tl_range(y, start, step) : NULL;

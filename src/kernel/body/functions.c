@@ -138,16 +138,12 @@ DERIVATIVE(softsign, softsign_slope(x), softsign_slope64(x))
 FUNCTION(elu, x > 0 ? x : alpha * expm1_float(x), x > 0 ? x : alpha * expm1_double(x))
 DERIVATIVE(elu, (x > 0 ? 1.0f : alpha * tlm_exp(x)), (x > 0 ? 1.0 : alpha * tlm_exp64(x)))
 FUNCTION(leaky_relu, x < 0 ? alpha * x : x, x < 0 ? alpha * x : x)
-DERIVATIVE(leaky_relu, (x < 0 ? alpha : 1.0f), (x < 0 ? alpha : 1.0))
+DERIVATIVE(leaky_relu, (x > 0 ? 1.0f : alpha), (x > 0 ? 1.0 : alpha)) /* at 0 as PyTorch has it */
 FUNCTION(hard_swish, x<-3.0f ? -0.0f : x> 3.0f ? x : x *(x / 6.0f + 0.5f),
          x<-3.0 ? -0.0 : x> 3.0 ? x : x *(x / 6.0 + 0.5))
-DERIVATIVE(hard_swish,
-           (x < -3.0f  ? 0.0f
-            : x > 3.0f ? 1.0f
-                       : x / 3.0f + 0.5f),
-           (x < -3.0  ? 0.0
-            : x > 3.0 ? 1.0
-                      : x / 3.0 + 0.5))
+TLM float hard_swish_slope(float x) { return x < -3.0f ? 0.0f : x >= 3.0f ? 1.0f : x / 3.0f + 0.5f; }
+TLM double hard_swish_slope64(double x) { return x < -3.0 ? 0.0 : x >= 3.0 ? 1.0 : x / 3.0 + 0.5; }
+DERIVATIVE(hard_swish, hard_swish_slope(x), hard_swish_slope64(x)) /* at the kinks as PyTorch has it */
 
 /* x·tanh(softplus x) with w = e^x: tanh(log(1 + w)) = (w² + 2w)/(w² + 2w + 2). Beyond 20 it is x in both formats. */
 TLM float mish_float_of(float x) {
