@@ -19,7 +19,7 @@ typedef struct axes_case {
         const char *name;
         int64_t size;
     } length[4];
-    tl_reduction reduction;
+    tl_reduce_op reduction;
     int ndim;
     int64_t size[TL_MAX_NDIM];
     int first, kept; /* values[first …]: the first `kept` elements */

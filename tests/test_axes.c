@@ -52,6 +52,7 @@ static void einsum_patterns_are_refused(void **state) {
         {"ijk->i", 1, {2}, {{2, 3}}, "has 2 axes, but the pattern names 3", "ijk"},
         {"i->i", 1, {2}, {{2, 3}}, "has 2 axes, but the pattern names 1", "i"},
         {"batch -> batch", 1, {1}, {{4}}, "each letter is an axis", "batch"},
+        {"ij->j i", 1, {2}, {{2, 3}}, "each word is an axis", "ij"},
         {"...ijk->i", 1, {2}, {{2, 3}}, "names at least 3", "..."},
         {"...i->i", 1, {2}, {{2, 3}}, "the output lacks ...", NULL},
         {"...i...->i", 1, {2}, {{2, 3}}, "a second ... in one operand", NULL},
@@ -94,105 +95,100 @@ static void einsum_patterns_are_refused(void **state) {
 
 typedef enum call { REARRANGE, SUM, REPEAT } call;
 
+static const struct {
+    call call;
+    const char *pattern;
+    int ndim;
+    int64_t size[8];
+    tl_axis_length length[2];
+    const char *words, *at;
+} wrong_einops[] = {
+    {REARRANGE, "b (h d) -> b h d", 2, {2, 42528}, {{"h", {.size = 21}}}, "42528 not divisible by 21", "(h d) ->"},
+    {REARRANGE,
+     "b (h d) -> b h d",
+     2,
+     {2, 12},
+     {{"h", {.size = 4}}, {"d", {.size = 2}}},
+     "axis (h d) is 12 in the tensor, but the lengths given multiply to 8",
+     "(h d) ->"},
+    {REARRANGE, "b (h d) -> b h d", 2, {2, 12}, {{0}}, "lengths of both h and d in (h d) are unknown", "(h d) ->"},
+    {REARRANGE,
+     "b t -> t b",
+     2,
+     {2, 3},
+     {{"h", {.size = 4}}},
+     "axis length given for an axis that is not there: \"h\" = 4",
+     NULL},
+    {REARRANGE,
+     "b t -> t b",
+     2,
+     {2, 3},
+     {{"t", {.size = 4}}},
+     "axis t is 3 in the tensor, but 4 was asked for",
+     "t ->"},
+    {REARRANGE, "b (t c) -> t b c", 2, {2, 6}, {{"t", {.size = 2}}, {"t", {.size = 3}}}, "two lengths, 2 and 3", NULL},
+    {REARRANGE, "b (t c) -> t b c", 2, {2, 6}, {{"t", {.size = -2}}}, "axis t is given -2", NULL},
+    {REARRANGE, "b (t c) -> t b c", 2, {2, 6}, {{"t", {.size = 0}}}, "6 not divisible by 0", NULL},
+    {REARRANGE, "b t -> b", 2, {2, 3}, {{0}}, "axis \"t\" is on the left side only", "t ->"},
+    {REARRANGE, "b t -> b t c", 2, {2, 3}, {{0}}, "unknown axis \"c\"", "c"},
+    {REARRANGE, "b b -> b", 2, {2, 3}, {{0}}, "axis \"b\" is named twice", "b ->"},
+    {REARRANGE, "b t -> b b t", 2, {2, 3}, {{0}}, "axis \"b\" is named twice", NULL},
+    {REARRANGE, "b (t -> b t", 2, {2, 3}, {{0}}, "unbalanced parentheses: this one is never closed", "("},
+    {REARRANGE, "b t) -> b t", 2, {2, 3}, {{0}}, "unbalanced parentheses: nothing to close", ")"},
+    {REARRANGE, "((b) t) -> b t", 1, {6}, {{0}}, "parentheses inside parentheses", "(b)"},
+    {REARRANGE, "b t", 2, {2, 3}, {{0}}, "no ->", NULL},
+    {REARRANGE, "", 2, {2, 3}, {{0}}, "no ->", NULL},
+    {REARRANGE, "b t -> t b -> b", 2, {2, 3}, {{0}}, "a second ->", "-> b"},
+    {REARRANGE, "b t c -> t b c", 2, {2, 3}, {{0}}, "has 2 axes, but the left side names 3", NULL},
+    {REARRANGE, "b -> b", 2, {2, 3}, {{0}}, "has 2 axes, but the left side names 1", NULL},
+    {REARRANGE, "b ... c t -> b ... c t", 2, {2, 3}, {{0}}, "names at least 3", NULL},
+    {REARRANGE, "b t -> b ... t", 2, {2, 3}, {{0}}, "... on the right side only", "..."},
+    {REARRANGE, "b ... -> b", 2, {2, 3}, {{0}}, "... on the left side only", "..."},
+    {REARRANGE, "(b ...) -> b ...", 2, {2, 3}, {{0}}, "... inside parentheses", "..."},
+    {REARRANGE, "... b ... -> b ...", 2, {2, 3}, {{0}}, "a second ...", NULL},
+    {REARRANGE, "b 2 -> b", 2, {2, 2}, {{0}}, "an unnamed axis of size 2; only 1", "2"},
+    {REARRANGE, "b t -> b t 3", 2, {2, 2}, {{0}}, "an unnamed axis of size 3; only 1", "3"},
+    {REARRANGE, "b 1 -> b", 2, {2, 3}, {{0}}, "axis 1 is 3 in the tensor, but 1 was asked for", "1"},
+    {REARRANGE, "b () -> b", 2, {2, 3}, {{0}}, "axis () is 3 in the tensor", "()"},
+    {REARRANGE, "_ t -> t _", 2, {2, 3}, {{0}}, "'_' is no name", "_"},
+    {REARRANGE, "_b t -> t _b", 2, {2, 3}, {{0}}, "neither starts nor ends with an underscore", "_b t"},
+    {REARRANGE, "b_ t -> t b_", 2, {2, 3}, {{0}}, "neither starts nor ends with an underscore", "b_ t"},
+    {REARRANGE, "2b t -> t", 2, {2, 3}, {{0}}, "a name starts with a letter", "2b"},
+    {REARRANGE, "b, t -> t b", 2, {2, 3}, {{0}}, "',' has no meaning here", ","},
+    {REARRANGE, "b * -> * b", 2, {2, 3}, {{0}}, "* has no meaning here", "*"},
+    {REARRANGE, "b/t -> t b", 2, {2, 3}, {{0}}, "'/' has no meaning", "/"},
+    {REARRANGE, "b . t -> t b", 2, {2, 3}, {{0}}, "an ellipsis is three", "."},
+    {REARRANGE, "b 99999999999999999999 -> b", 2, {2, 3}, {{0}}, "beyond 2^63", "999"},
+    {REARRANGE, "(a b c) (d e f) (g h i) -> a b c d e f g h i", 3, {8, 8, 8}, {{0}}, "are unknown", NULL},
+    {SUM, "b t -> b c", 2, {2, 3}, {{0}}, "unknown axis \"c\"", "c"},
+    {SUM, "b t -> b 2", 2, {2, 3}, {{0}}, "a reduction makes no new axes", "2"},
+    {SUM, "b (t 2) -> b t", 2, {2, 3}, {{0}}, "3 not divisible by 2", "(t 2)"},
+    {SUM, "b 0 -> b", 2, {2, 0}, {{0}}, "an unnamed axis of size 0", "0"},
+    {REPEAT, "b t -> b t c", 2, {2, 3}, {{0}}, "new axis \"c\" needs a length", "c"},
+    {REPEAT, "b t -> b", 2, {2, 3}, {{0}}, "axis \"t\" is on the left side only", "t ->"},
+    {REPEAT, "b 3 -> b", 2, {2, 3}, {{0}}, "an unnamed axis of size 3", "3"},
+    {REPEAT, "b t -> b t 2 2 2 2 2 2 2", 2, {2, 3}, {{0}}, "too many axes", NULL},
+    {REPEAT, "b t -> b t 0", 2, {2, 3}, {{0}}, "an unnamed axis of size 0", "0"},
+    {REPEAT, "b t -> b t 1 1 1 1 1 1 1", 2, {2, 3}, {{0}}, "too many axes", NULL},
+};
+
 static void einops_patterns_are_refused(void **state) {
     (void)state;
     tl_ctx *ctx = new_ctx(NULL, false);
-    static const struct {
-        call call;
-        const char *pattern;
-        int ndim;
-        int64_t size[8];
-        tl_axis_length length[2];
-        const char *words, *at;
-    } cases[] = {
-        {REARRANGE, "b (h d) -> b h d", 2, {2, 42528}, {{"h", {.size = 21}}}, "42528 not divisible by 21", "(h d) ->"},
-        {REARRANGE,
-         "b (h d) -> b h d",
-         2,
-         {2, 12},
-         {{"h", {.size = 4}}, {"d", {.size = 2}}},
-         "axis (h d) is 12 in the tensor, but the lengths given multiply to 8",
-         "(h d) ->"},
-        {REARRANGE, "b (h d) -> b h d", 2, {2, 12}, {{0}}, "lengths of both h and d in (h d) are unknown", "(h d) ->"},
-        {REARRANGE,
-         "b t -> t b",
-         2,
-         {2, 3},
-         {{"h", {.size = 4}}},
-         "axis length given for an axis that is not there: \"h\" = 4",
-         NULL},
-        {REARRANGE,
-         "b t -> t b",
-         2,
-         {2, 3},
-         {{"t", {.size = 4}}},
-         "axis t is 3 in the tensor, but 4 was asked for",
-         "t ->"},
-        {REARRANGE,
-         "b (t c) -> t b c",
-         2,
-         {2, 6},
-         {{"t", {.size = 2}}, {"t", {.size = 3}}},
-         "two lengths, 2 and 3",
-         NULL},
-        {REARRANGE, "b (t c) -> t b c", 2, {2, 6}, {{"t", {.size = -2}}}, "axis t is given -2", NULL},
-        {REARRANGE, "b (t c) -> t b c", 2, {2, 6}, {{"t", {.size = 0}}}, "6 not divisible by 0", NULL},
-        {REARRANGE, "b t -> b", 2, {2, 3}, {{0}}, "axis \"t\" is on the left side only", "t ->"},
-        {REARRANGE, "b t -> b t c", 2, {2, 3}, {{0}}, "unknown axis \"c\"", "c"},
-        {REARRANGE, "b b -> b", 2, {2, 3}, {{0}}, "axis \"b\" is named twice", "b ->"},
-        {REARRANGE, "b t -> b b t", 2, {2, 3}, {{0}}, "axis \"b\" is named twice", NULL},
-        {REARRANGE, "b (t -> b t", 2, {2, 3}, {{0}}, "unbalanced parentheses: this one is never closed", "("},
-        {REARRANGE, "b t) -> b t", 2, {2, 3}, {{0}}, "unbalanced parentheses: nothing to close", ")"},
-        {REARRANGE, "((b) t) -> b t", 1, {6}, {{0}}, "parentheses inside parentheses", "(b)"},
-        {REARRANGE, "b t", 2, {2, 3}, {{0}}, "no ->", NULL},
-        {REARRANGE, "", 2, {2, 3}, {{0}}, "no ->", NULL},
-        {REARRANGE, "b t -> t b -> b", 2, {2, 3}, {{0}}, "a second ->", "-> b"},
-        {REARRANGE, "b t c -> t b c", 2, {2, 3}, {{0}}, "has 2 axes, but the left side names 3", NULL},
-        {REARRANGE, "b -> b", 2, {2, 3}, {{0}}, "has 2 axes, but the left side names 1", NULL},
-        {REARRANGE, "b ... c t -> b ... c t", 2, {2, 3}, {{0}}, "names at least 3", NULL},
-        {REARRANGE, "b t -> b ... t", 2, {2, 3}, {{0}}, "... on the right side only", "..."},
-        {REARRANGE, "b ... -> b", 2, {2, 3}, {{0}}, "... on the left side only", "..."},
-        {REARRANGE, "(b ...) -> b ...", 2, {2, 3}, {{0}}, "... inside parentheses", "..."},
-        {REARRANGE, "... b ... -> b ...", 2, {2, 3}, {{0}}, "a second ...", NULL},
-        {REARRANGE, "b 2 -> b", 2, {2, 2}, {{0}}, "an unnamed axis of size 2; only 1", "2"},
-        {REARRANGE, "b t -> b t 3", 2, {2, 2}, {{0}}, "an unnamed axis of size 3; only 1", "3"},
-        {REARRANGE, "b 1 -> b", 2, {2, 3}, {{0}}, "axis 1 is 3 in the tensor, but 1 was asked for", "1"},
-        {REARRANGE, "b () -> b", 2, {2, 3}, {{0}}, "axis () is 3 in the tensor", "()"},
-        {REARRANGE, "_ t -> t _", 2, {2, 3}, {{0}}, "'_' is no name", "_"},
-        {REARRANGE, "_b t -> t _b", 2, {2, 3}, {{0}}, "neither starts nor ends with an underscore", "_b t"},
-        {REARRANGE, "b_ t -> t b_", 2, {2, 3}, {{0}}, "neither starts nor ends with an underscore", "b_ t"},
-        {REARRANGE, "2b t -> t", 2, {2, 3}, {{0}}, "a name starts with a letter", "2b"},
-        {REARRANGE, "b, t -> t b", 2, {2, 3}, {{0}}, "',' has no meaning here", ","},
-        {REARRANGE, "b * -> * b", 2, {2, 3}, {{0}}, "* has no meaning here", "*"},
-        {REARRANGE, "b/t -> t b", 2, {2, 3}, {{0}}, "'/' has no meaning", "/"},
-        {REARRANGE, "b . t -> t b", 2, {2, 3}, {{0}}, "an ellipsis is three", "."},
-        {REARRANGE, "b 99999999999999999999 -> b", 2, {2, 3}, {{0}}, "beyond 2^63", "999"},
-        {REARRANGE, "(a b c) (d e f) (g h i) -> a b c d e f g h i", 3, {8, 8, 8}, {{0}}, "are unknown", NULL},
-        {SUM, "b t -> b c", 2, {2, 3}, {{0}}, "unknown axis \"c\"", "c"},
-        {SUM, "b t -> b 2", 2, {2, 3}, {{0}}, "a reduction makes no new axes", "2"},
-        {SUM, "b (t 2) -> b t", 2, {2, 3}, {{0}}, "3 not divisible by 2", "(t 2)"},
-        {SUM, "b 0 -> b", 2, {2, 0}, {{0}}, "an unnamed axis of size 0", "0"},
-        {REPEAT, "b t -> b t c", 2, {2, 3}, {{0}}, "new axis \"c\" needs a length", "c"},
-        {REPEAT, "b t -> b", 2, {2, 3}, {{0}}, "axis \"t\" is on the left side only", "t ->"},
-        {REPEAT, "b 3 -> b", 2, {2, 3}, {{0}}, "an unnamed axis of size 3", "3"},
-        {REPEAT, "b t -> b t 2 2 2 2 2 2 2", 2, {2, 3}, {{0}}, "too many axes", NULL},
-        {REPEAT, "b t -> b t 0", 2, {2, 3}, {{0}}, "an unnamed axis of size 0", "0"},
-        {REPEAT, "b t -> b t 1 1 1 1 1 1 1", 2, {2, 3}, {{0}}, "too many axes", NULL},
-    };
-    for (int64_t i = 0; i < COUNT(cases); i++) {
-        tl_tensor *x = sized(ctx, cases[i].ndim, cases[i].size), *y = NULL;
-        const char *pattern = cases[i].pattern;
-        int n = cases[i].length[1].name ? 2 : cases[i].length[0].name ? 1 : 0;
-        if (cases[i].call == REARRANGE)
-            y = tl_rearrange(x, pattern, cases[i].length, n);
-        else if (cases[i].call == SUM)
-            y = tl_reduce(x, pattern, TL_REDUCE_SUM, cases[i].length, n);
+    for (int64_t i = 0; i < COUNT(wrong_einops); i++) {
+        tl_tensor *x = sized(ctx, wrong_einops[i].ndim, wrong_einops[i].size), *y = NULL;
+        const char *pattern = wrong_einops[i].pattern;
+        int n = wrong_einops[i].length[1].name ? 2 : wrong_einops[i].length[0].name ? 1 : 0;
+        if (wrong_einops[i].call == REARRANGE)
+            y = tl_rearrange(x, pattern, wrong_einops[i].length, n);
+        else if (wrong_einops[i].call == SUM)
+            y = tl_reduce(x, pattern, TL_REDUCE_SUM, wrong_einops[i].length, n);
         else
-            y = tl_repeat_axes(x, pattern, cases[i].length, n);
-        refused(ctx, y, pattern, cases[i].words, cases[i].at);
+            y = tl_repeat_axes(x, pattern, wrong_einops[i].length, n);
+        refused(ctx, y, pattern, wrong_einops[i].words, wrong_einops[i].at);
     }
     tl_tensor *x = SIZED(ctx, 2, 3), *wide = SIZED(ctx, 2, 2, 2, 2, 2, 2, 2, 4);
-    refused(ctx, tl_reduce(x, "b t -> b", (tl_reduction)9, TL_NO_LENGTHS), "", "none of sum, mean", NULL);
+    refused(ctx, tl_reduce(x, "b t -> b", (tl_reduce_op)9, TL_NO_LENGTHS), "", "none of sum, mean", NULL);
     refused(ctx, tl_rearrange(wide, "a b c d e f g (h i) -> a b c d e f g h i", TL_LENGTHS({"h", {.size = 2}})), "",
             "too many axes", NULL);
     refused(ctx, tl_rearrange(x, "b t -> t b", TL_LENGTHS({NULL, {.size = 2}})), "", "has no name", NULL);

@@ -129,6 +129,13 @@ static void integers_are_contracted(void **state) {
     assert_non_null(c);
     assert_int_equal(tl_tensor_read(c, got, sizeof got), TL_OK);
     assert_memory_equal(got, ((int32_t[]){5, 7, 14, 13}), sizeof got); /* by hand */
+    c = tl_einsum(ctx, "ij,jk,kl->il", ((tl_tensor *[]){a, b, a}), 3);
+    assert_non_null(c);
+    int32_t wide[6];
+    assert_int_equal(tl_tensor_read(c, wide, sizeof wide), TL_OK);
+    assert_memory_equal(wide, ((int32_t[]){33, 45, 57, 66, 93, 120}), sizeof wide);
+    c = tl_einsum(ctx, "ij->", &a, 1);
+    assert_int_equal(tl_tensor_dtype(c), TL_I32);
     tl_ctx_free(ctx);
 }
 

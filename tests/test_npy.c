@@ -237,6 +237,33 @@ static void test_meta(void **state) {
 
 /* ---- bits of formats NumPy lacks ---- */
 
+/* All 256 patterns of each 8-bit format, there and back. */
+static void test_f8(void **state) {
+    (void)state;
+    static const tl_dtype formats[] = {TL_F8E4M3, TL_F8E5M2};
+    unsigned char bits[256], read[256];
+    tl_npy_header h;
+    tl_error error = {0};
+    tl_ctx *ctx = cpu();
+    for (int i = 0; i < 256; i++)
+        bits[i] = (unsigned char)i;
+    for (int f = 0; f < 2; f++) {
+        tl_tensor *x = tl_from_data(ctx, formats[f], TL_SHAPE(ctx, DIM(16), DIM(16)), TL_DATA, bits, 256);
+        assert_int_equal(tl_npy_write(x, path), TL_OK);
+        assert_int_equal(tl_npy_peek(path, &h, &error), TL_OK);
+        assert_string_equal(h.descr, "|u1");
+        assert_int_equal(tl_tensor_dtype(tl_npy_read(ctx, path, NULL)), TL_U8);
+        tl_tensor *y = tl_npy_read(ctx, path, &(tl_npy_options){.as = tl_dtype_name(formats[f])});
+        assert_non_null(y);
+        assert_int_equal(tl_tensor_dtype(y), formats[f]);
+        assert_int_equal(tl_tensor_read(y, read, 256), TL_OK);
+        assert_memory_equal(read, bits, 256);
+    }
+    assert_null(tl_npy_read(ctx, path, &(tl_npy_options){.as = "bf16"}));
+    assert_int_equal(tl_ctx_status(ctx), TL_ERR_DTYPE);
+    tl_ctx_free(ctx);
+}
+
 static void test_bf16(void **state) {
     (void)state;
     static const uint16_t bits[] = {0x3E8A, 0x3F80, 0xFF80};
@@ -689,6 +716,7 @@ int main(void) {
         cmocka_unit_test(test_unaligned),
         cmocka_unit_test(test_meta),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_f8),
         cmocka_unit_test(test_refused_headers),
         cmocka_unit_test(test_a_million_axes),
         cmocka_unit_test(test_other_files),

@@ -36,7 +36,7 @@ extern "C" {
  * intermediate results: all orders are compared up to 6 operands, beyond that each step takes the cheapest pair that shares
  * an axis. Orders are kept in the context by pattern and shapes. A contraction is a batched matmul on views; where axes
  * that must be merged do not join in memory the operand is copied, and the ledger shows the copy. Integers, and products
- * that sum nothing, are a broadcast multiplication and a sum. (Einstein 1916; numpy.einsum; opt_einsum, Smith & Gray 2018.) */
+ * that sum nothing, are a broadcast multiplication and a sum. The result has the operands' dtype. (Einstein 1916; numpy.einsum; opt_einsum, Smith & Gray 2018.) */
 tl_tensor *tl_einsum_(tl_ctx *ctx, const char *pattern, tl_tensor *const operands[], int n, const char *site);
 /* The order for these operands, without running it: pair i contracts pair[i][0] and pair[i][1], which are operands or, from
  * n on, the results of earlier pairs. Gives the number of pairs, n − 1, or −1 and the error sticks. *flops: of the whole,
@@ -62,8 +62,8 @@ typedef struct tl_axis_length {
 tl_tensor *tl_rearrange_(tl_tensor *x, const char *pattern, const tl_axis_length *lengths, int n, const char *site);
 /* Axes that the right side leaves out are reduced; numbers on the left are unnamed axes: "b (t 2) d -> b t d". A reduction
  * that this build has no op for is refused by name. */
-typedef enum tl_reduction { TL_REDUCE_SUM, TL_REDUCE_MEAN, TL_REDUCE_MAX, TL_REDUCE_MIN, TL_REDUCE_PROD } tl_reduction;
-tl_tensor *tl_reduce_(tl_tensor *x, const char *pattern, tl_reduction reduction, const tl_axis_length *lengths, int n,
+typedef enum tl_reduce_op { TL_REDUCE_SUM, TL_REDUCE_MEAN, TL_REDUCE_MAX, TL_REDUCE_MIN, TL_REDUCE_PROD } tl_reduce_op;
+tl_tensor *tl_reduce_(tl_tensor *x, const char *pattern, tl_reduce_op reduction, const tl_axis_length *lengths, int n,
                       const char *site);
 /* Axes that only the right side names are new, of the length given (or a number): "h w -> h w 3". A view as long as new axes
  * stay by themselves, a copy where one is merged. */

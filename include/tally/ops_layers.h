@@ -12,8 +12,6 @@ extern "C" {
 #endif
 
 /* ---- softmax ---- */
-/* x − log Σ e^x over the last axis. Saves its output. */
-tl_tensor *tl_log_softmax_(tl_tensor *x, const char *site);
 
 /* softmax(scale·x + mask) over the last axis of x[…,T,S]. Row i sees column j where all of these say so:
  *   mask     bool: it is true; floats of x's dtype: it is not −inf (added). Broadcast to x
@@ -108,7 +106,6 @@ tl_tensor *tl_nll_loss_(tl_tensor *log_p, tl_tensor *targets, tl_tensor *weight,
 tl_tensor *tl_cross_entropy_loss_(tl_tensor *logits, tl_tensor *targets, tl_tensor *weight,
                                   const tl_loss_options *options, tl_tensor **log_p, const char *site);
 
-#define tl_log_softmax(x) tl_log_softmax_((x), TL_HERE)
 #define tl_masked_softmax(x, mask, lengths, options) tl_masked_softmax_((x), (mask), (lengths), (options), TL_HERE)
 #define tl_masked_scores(x, mask, lengths, options) tl_masked_scores_((x), (mask), (lengths), (options), TL_HERE)
 #define tl_attention(q, k, v, options) tl_attention_((q), (k), (v), (options), TL_HERE)

@@ -39,6 +39,17 @@ static tl_label_set set_of(const factor *f) {
     return set;
 }
 
+/* The sum in x's own dtype: sums of whole numbers are i64, and the next product wants what the operands are. */
+static tl_tensor *summed(const job *j, tl_tensor *x, const int axes[], int n) {
+    if (!x)
+        return NULL;
+    tl_tensor *wide = tl_sum_(x, axes, n, false, j->site);
+    tl_tensor *sum = tl_cast_(wide, x->dtype, j->site);
+    if (sum != wide)
+        tl_release(wide);
+    return sum;
+}
+
 /* Diagonals, stretched axes of size 1, and sums over what no one else needs. */
 static void prepare(const job *j, int operand, factor *f) {
     const tl_einsum_plan *plan = j->plan;
@@ -65,7 +76,7 @@ static void prepare(const job *j, int operand, factor *f) {
             axes[n++] = a;
     if (n == 0 || !f->t)
         return;
-    replace(f, tl_sum_(f->t, axes, n, false, j->site));
+    replace(f, summed(j, f->t, axes, n));
     for (int i = n - 1; i >= 0; i--)
         drop_label(f, axes[i]);
 }
@@ -210,7 +221,7 @@ static tl_tensor *aligned(const job *j, const factor *f, const uint8_t labels[],
 /* Where nothing is summed, or whole numbers are: multiplied with broadcasting, then summed. */
 static void outer(const job *j, const factor *a, const factor *b, tl_label_set kept, factor *c) {
     uint8_t labels[2 * TL_MAX_NDIM];
-    int axes[TL_MAX_NDIM], n = a->n, summed = 0, left = 0;
+    int axes[TL_MAX_NDIM], n = a->n, gone = 0, left = 0;
     memcpy(labels, a->label, (size_t)n);
     for (int i = 0; i < b->n; i++)
         if (axis_of(a, b->label[i]) < 0)
@@ -226,9 +237,9 @@ static void outer(const job *j, const factor *a, const factor *b, tl_label_set k
         if (kept >> labels[i] & 1)
             labels[left++] = labels[i];
         else
-            axes[summed++] = i;
-    if (summed)
-        y = tl_sum_(y, axes, summed, false, j->site);
+            axes[gone++] = i;
+    if (gone)
+        y = summed(j, y, axes, gone);
     label_result(j, y, labels, left, c);
 }
 

@@ -155,11 +155,14 @@ static tl_status read_operand(tl_einsum_plan *plan, const tl_pattern *p, term wh
     if (have < 0 || (ellipsis < 0 && have > 0)) {
         const tl_token *first = &p->token[where.from];
         int end = where.to > where.from ? p->token[where.to - 1].at + p->token[where.to - 1].length : first->at + 1;
-        bool word = where.to == where.from + 1 && first->length > 1 && !plan->words;
-        return tl_pattern_fail(
-            p, first->at, end - first->at, TL_ERR_SHAPE, "operand %d, %s, has %d axes, but the pattern names %s%d%s",
-            operand, tl_tensor_text(t, text, sizeof text), plan->ndim[operand], ellipsis >= 0 ? "at least " : "", names,
-            word ? " (each letter is an axis where no two words stand side by side)" : "");
+        bool word = where.to == where.from + 1 && first->length > 1;
+        const char *hint = !word         ? ""
+                           : plan->words ? " (each word is an axis where two words stand side by side in the pattern)"
+                                         : " (each letter is an axis where no two words stand side by side)";
+        return tl_pattern_fail(p, first->at, end - first->at, TL_ERR_SHAPE,
+                               "operand %d, %s, has %d axes, but the pattern names %s%d%s", operand,
+                               tl_tensor_text(t, text, sizeof text), plan->ndim[operand],
+                               ellipsis >= 0 ? "at least " : "", names, hint);
     }
     while (next_name(&w) && status == TL_OK) {
         if (w.ellipsis) {

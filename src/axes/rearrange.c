@@ -192,7 +192,7 @@ static tl_status match_left(transform *t, const tl_tensor *x) {
     return TL_OK;
 }
 
-static const tl_op *reduction_op(transform *t, tl_reduction reduction) {
+static const tl_op *reduction_op(transform *t, tl_reduce_op reduction) {
     static const char *const names[] = {"sum", "mean", "max", "min", "prod"};
     if ((unsigned)reduction >= sizeof names / sizeof *names) {
         tl_pattern_fail(&t->p, -1, 0, TL_ERR_ARGUMENT, "reduction %d is none of sum, mean, max, min, prod",
@@ -336,7 +336,7 @@ static tl_tensor *run(transform *t, tl_tensor *x, const tl_op *op) {
     return result;
 }
 
-static tl_tensor *transformed(tl_tensor *x, kind how, tl_reduction reduction, const char *pattern,
+static tl_tensor *transformed(tl_tensor *x, kind how, tl_reduce_op reduction, const char *pattern,
                               const tl_axis_length *lengths, int n, const char *site) {
     static const char *const names[] = {"rearrange", "reduce", "repeat_axes"};
     transform t;
@@ -362,7 +362,7 @@ tl_tensor *tl_rearrange_(tl_tensor *x, const char *pattern, const tl_axis_length
     return transformed(x, REARRANGE, TL_REDUCE_SUM, pattern, lengths, n, site);
 }
 
-tl_tensor *tl_reduce_(tl_tensor *x, const char *pattern, tl_reduction reduction, const tl_axis_length *lengths, int n,
+tl_tensor *tl_reduce_(tl_tensor *x, const char *pattern, tl_reduce_op reduction, const tl_axis_length *lengths, int n,
                       const char *site) {
     return transformed(x, REDUCE, reduction, pattern, lengths, n, site);
 }

@@ -39,7 +39,7 @@ void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format
     va_end(args);
 }
 
-/* Micro-batches times layers of one plan: a block's forward and backward leave 50 kB in the log. */
+/* Micro-batches times layers, where all of them run: a block's forward and backward leave 50 kB in the log. */
 #define MOST_BLOCK_RUNS INT64_C(65536)
 
 /* Micro-batches per step: global = micro-batch × accumulation × devices. */
@@ -59,7 +59,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
             "of %lld would work",
             (long long)global, (long long)o->micro_batch, (long long)o->devices.count, (long long)per_micro);
     int64_t micros = global / per_micro, layers = o->model.layers > 0 ? o->model.layers : 1;
-    if (micros > MOST_BLOCK_RUNS / layers)
+    if (o->every_micro_batch && micros > MOST_BLOCK_RUNS / layers)
         return tl_fail(
             error, TL_ERR_ARGUMENT,
             "a global batch of %lld is %lld micro-batches of %lld on each device, and all of them are run on "
