@@ -176,7 +176,6 @@ typedef struct tl_pad_attr {
     double value;                                    /* of TL_PAD_CONSTANT, which needs no kernel */
 } tl_pad_attr;
 typedef enum tl_nll_reduction { TL_NLL_MEAN, TL_NLL_SUM, TL_NLL_NONE } tl_nll_reduction;
-typedef enum tl_nll_reduction { TL_REDUCTION_MEAN, TL_REDUCTION_SUM, TL_REDUCTION_NONE } tl_nll_reduction;
 typedef struct tl_nll_attr {
     int64_t ignore_index;
     tl_nll_reduction reduction;
