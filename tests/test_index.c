@@ -275,8 +275,9 @@ static char *all_results(int threads, size_t *bytes) {
     *bytes = 0;
     for (size_t i = 0; i < sizeof out / sizeof *out; i++) {
         size_t more = (size_t)tl_tensor_count(out[i]) * 4;
-        all = realloc(all, *bytes + more);
-        assert_non_null(all);
+        char *longer = realloc(all, *bytes + more);
+        assert_non_null(longer);
+        all = longer;
         assert_int_equal(tl_tensor_read(out[i], all + *bytes, more), TL_OK);
         *bytes += more;
     }

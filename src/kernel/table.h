@@ -175,7 +175,7 @@ typedef struct tl_pad_attr {
     int64_t before[TL_MAX_NDIM], after[TL_MAX_NDIM]; /* negative: cut off */
     double value;                                    /* of TL_PAD_CONSTANT, which needs no kernel */
 } tl_pad_attr;
-typedef enum tl_nll_reduction { TL_REDUCTION_MEAN, TL_REDUCTION_SUM, TL_REDUCTION_NONE } tl_nll_reduction;
+typedef enum tl_nll_reduction { TL_NLL_MEAN, TL_NLL_SUM, TL_NLL_NONE } tl_nll_reduction;
 typedef struct tl_nll_attr {
     int64_t ignore_index;
     tl_nll_reduction reduction;
@@ -301,7 +301,7 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* log softmax over the last axis: x − log Σ e^x. Backward: in: output y, gradient g → g − e^y·Σg. */
     tl_kernel *log_softmax, *log_softmax_backward;
     /* in: log p[N,C,d…], targets[N,d…], [weight[C]] → out[0] loss (f32, f64 for f64: one element, or like targets for
-     * TL_REDUCTION_NONE), out[1] one element Σ of the counted weights (n_out 1: not wanted; NONE has none). A target outside
+     * TL_NLL_NONE), out[1] one element Σ of the counted weights (n_out 1: not wanted; NONE has none). A target outside
      * [0,C) and ≠ ignore_index is a fault. Nothing counted: 0. tl_nll_attr. */
     tl_kernel *nll_loss;
     /* in: log p, targets, weight (data NULL: none), gradient, [Σ weights, loss: mean only] → out[0] gradient of log p (zeros

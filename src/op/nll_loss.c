@@ -30,8 +30,8 @@ static tl_status nll_loss_infer(tl_sig *sig) {
         return status;
     tl_dtype dtype = tl_statistic_dtype(sig->in[0]->dtype);
     tl_shape one = {.ndim = 0};
-    tl_sig_add(sig, dtype, reduction == TL_REDUCTION_NONE ? &sig->in[1]->shape : &one);
-    if (sig->recording && reduction == TL_REDUCTION_MEAN)
+    tl_sig_add(sig, dtype, reduction == TL_NLL_NONE ? &sig->in[1]->shape : &one);
+    if (sig->recording && reduction == TL_NLL_MEAN)
         tl_sig_add(sig, dtype, &one)->hidden = true; /* the sum of the weights that count */
     return TL_OK;
 }
@@ -41,7 +41,7 @@ static void nll_loss_cost(const tl_sig *sig, tl_cost *cost) {
     int64_t bytes = tl_dtype_bytes(sig->in[0]->dtype) + tl_dtype_bytes(sig->in[1]->dtype);
     /* −w·lp 1, Σ 1, Σw 1; a mean divides once. Of log_p, one class a target is read. */
     cost->arithmetic = tl_amount_shape(sig->ctx, 3, targets);
-    if (TL_ATTR(tl_nll_attr, sig)->reduction == TL_REDUCTION_MEAN)
+    if (TL_ATTR(tl_nll_attr, sig)->reduction == TL_NLL_MEAN)
         tl_amount_more(sig->ctx, &cost->arithmetic, 1, NULL, 0);
     cost->read = tl_amount_shape(sig->ctx, bytes, targets);
     if (sig->n_in > 2)
@@ -51,7 +51,7 @@ static void nll_loss_cost(const tl_sig *sig, tl_cost *cost) {
 
 static void nll_loss_saves(const tl_sig *sig, tl_saves *saves) {
     saves->in = sig->n_in > 2 ? 7 : 3;
-    if (TL_ATTR(tl_nll_attr, sig)->reduction == TL_REDUCTION_MEAN)
+    if (TL_ATTR(tl_nll_attr, sig)->reduction == TL_NLL_MEAN)
         saves->out = 3;
 }
 
@@ -87,13 +87,13 @@ static tl_status backward_infer(tl_sig *sig) {
     sig->n_in = n_in;
     if (status != TL_OK)
         return status;
-    if (attr->nll.reduction == TL_REDUCTION_NONE)
+    if (attr->nll.reduction == TL_NLL_NONE)
         status = tl_sig_want_shape(sig, 2, &sig->in[1]->shape, "the loss's gradient");
     else
         status = tl_sig_want_one(sig, 2, "the loss's gradient");
     if (status == TL_OK && attr->has_weight)
         status = tl_sig_want_vector(sig, next++, tl_in_dim(sig, 0, 1), "the class weights");
-    if (status == TL_OK && attr->nll.reduction == TL_REDUCTION_MEAN &&
+    if (status == TL_OK && attr->nll.reduction == TL_NLL_MEAN &&
         (status = tl_sig_want_one(sig, next++, "the sum of weights")) == TL_OK)
         status = tl_sig_want_one(sig, next, "the loss");
     if (status != TL_OK)
@@ -152,13 +152,13 @@ static void backward_sample(uint64_t seed, tl_case *c) {
     attr.has_weight = tl_sample_below(&seed, 2);
     attr.wants_weight = attr.has_weight && tl_sample_below(&seed, 2);
     attr.wants_log_p = !attr.wants_weight || tl_sample_below(&seed, 2);
-    if (attr.nll.reduction == TL_REDUCTION_NONE)
+    if (attr.nll.reduction == TL_NLL_NONE)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, c->in[1].ndim, c->in[1].size);
     else
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 0, NULL);
     if (attr.has_weight)
         tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 1, &c->in[0].size[1]);
-    for (int i = 0; i < 2 && attr.nll.reduction == TL_REDUCTION_MEAN; i++)
+    for (int i = 0; i < 2 && attr.nll.reduction == TL_NLL_MEAN; i++)
         tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 0, NULL);
     memcpy(c->attr, &attr, sizeof attr);
     c->n_out = (attr.wants_log_p ? 1 : 0) + (attr.wants_weight ? 1 : 0);
@@ -178,7 +178,7 @@ static tl_status nll_loss_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *co
     int n = 3, next = 0;
     if (attr.has_weight)
         in[n++] = tl_saved_in(saved, 2);
-    if (attr.nll.reduction == TL_REDUCTION_MEAN) {
+    if (attr.nll.reduction == TL_NLL_MEAN) {
         in[n++] = tl_saved_out(saved, 1);
         in[n++] = tl_saved_out(saved, 0);
     }
