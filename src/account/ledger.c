@@ -12,7 +12,8 @@ const char *tl_op_name_of(const struct tl_op *op) {
 
 static void log_event(tl_ctx *ctx, tl_event_kind kind, const tl_storage *s) {
     struct tl_ledger *l = ctx->ledger;
-    if (!tl_host_grow(ctx, &l->events, sizeof *l->events, l->event_count + 1, &l->event_capacity))
+    if (l->event_count == l->event_capacity &&
+        !tl_host_grow(ctx, &l->events, sizeof *l->events, l->event_count + 1, &l->event_capacity))
         return;
     l->events[l->event_count++] = (tl_event){
         .kind = (uint8_t)kind,
@@ -29,7 +30,7 @@ static void log_event(tl_ctx *ctx, tl_event_kind kind, const tl_storage *s) {
     };
 }
 
-static void settle(struct tl_ledger *l, tl_moment *moment) {
+static inline void settle(struct tl_ledger *l, tl_moment *moment) {
     if (!moment->pending)
         return;
     memcpy(moment->by_category, l->live, sizeof l->live);
@@ -143,8 +144,9 @@ void tl_ledger_step_begin(tl_ctx *ctx) {
     raise_moment(ctx, &l->phase[ctx->place.phase]);
 }
 
-static void add_checked(tl_ctx *ctx, tl_u128 *sum, tl_u128 more) {
-    if (!tl_add_u128(*sum, more, sum))
+static inline void add_checked(tl_ctx *ctx, tl_u128 *sum, tl_u128 more) {
+    *sum += more;
+    if (*sum < more)
         tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a sum of counts is beyond 128 bits");
 }
 
@@ -157,15 +159,19 @@ static void multiply(tl_ctx *ctx, tl_op_record *r) {
             tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a sum of counts is beyond 128 bits");
 }
 
-void tl_ledger_op(tl_ctx *ctx, const tl_op_record *record) {
-    tl_op_record multiplied = *record;
-    const tl_op_record *r = &multiplied;
-    if (ctx->place.times > 1)
-        multiply(ctx, &multiplied);
+tl_op_record *tl_ledger_op_begin(tl_ctx *ctx) {
     struct tl_ledger *l = ctx->ledger;
-    if (!tl_host_grow(ctx, &l->ops, sizeof *l->ops, l->op_count + 1, &l->op_capacity))
-        return;
-    l->ops[l->op_count++] = *r;
+    if (l->op_count == l->op_capacity &&
+        !tl_host_grow(ctx, &l->ops, sizeof *l->ops, l->op_count + 1, &l->op_capacity))
+        return NULL;
+    return &l->ops[l->op_count];
+}
+
+void tl_ledger_op_end(tl_ctx *ctx) {
+    struct tl_ledger *l = ctx->ledger;
+    tl_op_record *r = &l->ops[l->op_count++];
+    if (ctx->place.times > 1)
+        multiply(ctx, r);
     for (int i = 0; i < 2; i++) {
         tl_counts *c = &l->counts[i ? (int)TL_PHASE_ALL : (int)r->place.phase];
         add_checked(ctx, &c->matmul, r->matmul.count);

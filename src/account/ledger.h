@@ -46,8 +46,9 @@ struct tl_ledger {
 
 bool tl_ledger_attach(tl_ctx *ctx);
 void tl_ledger_detach(tl_ctx *ctx);
-/* Books one op. */
-void tl_ledger_op(tl_ctx *ctx, const tl_op_record *record);
+/* Books one op: a place in the log, undefined, to fill in; then end counts it. NULL and the context's error without memory. */
+tl_op_record *tl_ledger_op_begin(tl_ctx *ctx);
+void tl_ledger_op_end(tl_ctx *ctx);
 const char *tl_op_name_of(const struct tl_op *op); /* name is an op's first member */
 
 #endif

@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 const char *tl_status_name(tl_status status) {
     static const char *const names[] = {"ok",    "argument", "shape",  "dtype",       "overflow", "memory",
@@ -47,9 +50,34 @@ void tl_error_clear(tl_error *e) {
     e->message[0] = '\0';
 }
 
+/* A storage is aligned inside a somewhat larger block whose start is kept before it: aligned_alloc costs several times what
+ * malloc does, a quarter of a small op, and leaves pieces that keep a large block from being used again.
+ *
+ * A large one asks for huge pages, as the arena does: plain loops over 64 MiB run a third faster on them, and a new one
+ * costs 32 page faults, not 16384. */
+enum { STORAGE_ALIGN = 64, LARGE_STORAGE = 4 << 20, HUGE_PAGE = 2 << 20 };
+
+static void *storage_alloc(size_t bytes, size_t align) {
+    size_t step = bytes >= LARGE_STORAGE ? HUGE_PAGE : STORAGE_ALIGN;
+    step = align > step ? align : step;
+    if (bytes > SIZE_MAX - step)
+        return NULL;
+    char *block = malloc(bytes + step); /* malloc aligns by 16, so at least that much lies before the bytes */
+    if (!block)
+        return NULL;
+    char *data = block + step - ((uintptr_t)block & (step - 1));
+    memcpy(data - sizeof block, &block, sizeof block);
+#if defined(__linux__)
+    if (bytes >= LARGE_STORAGE)
+        (void)madvise(data, bytes & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE); /* a hint: nothing depends on it */
+#endif
+    return data;
+}
+
 static void *default_alloc(void *self, size_t bytes, size_t align, tl_alloc_kind kind) {
     (void)self;
-    (void)kind;
+    if (kind == TL_ALLOC_STORAGE)
+        return storage_alloc(bytes, align);
     if (align <= _Alignof(max_align_t))
         return malloc(bytes);
     /* aligned_alloc wants a multiple of the alignment. */
@@ -61,7 +89,8 @@ static void *default_alloc(void *self, size_t bytes, size_t align, tl_alloc_kind
 static void default_release(void *self, void *pointer, size_t bytes, tl_alloc_kind kind) {
     (void)self;
     (void)bytes;
-    (void)kind;
+    if (kind == TL_ALLOC_STORAGE)
+        memcpy(&pointer, (char *)pointer - sizeof pointer, sizeof pointer);
     free(pointer);
 }
 

@@ -77,35 +77,61 @@ static tl_tensor *output_tensor(const tl_sig *sig, const tl_output *o) {
     return tl_tensor_on(ctx, from->storage, o->dtype, &o->shape, o->stride, o->offset);
 }
 
-static tl_amount traffic(tl_ctx *ctx, tl_amount sum, const tl_shape *shape, tl_dtype dtype) {
-    return tl_amount_add(ctx, sum, tl_amount_shape(ctx, tl_dtype_bytes(dtype), shape));
+static void add_traffic(tl_ctx *ctx, tl_amount *sum, const tl_shape *shape, tl_dtype dtype) {
+    int64_t bytes = tl_dtype_bytes(dtype);
+    if (!ctx->space) { /* the way of every step that is run: numbers alone, and nearly all fit 63 bits */
+        int i = 0;
+        while (i < shape->ndim && !__builtin_mul_overflow(bytes, shape->dim[i].size, &bytes))
+            i++;
+        if (i == shape->ndim) {
+            sum->count += (tl_u128)bytes;
+            return;
+        }
+        bytes = tl_dtype_bytes(dtype);
+    }
+    *sum = tl_amount_add(ctx, *sum, tl_amount_shape(ctx, bytes, shape));
 }
 
 static void book(const tl_sig *sig, const tl_cost *cost, bool allocates) {
     tl_ctx *ctx = sig->ctx;
-    tl_op_record r = {.place = ctx->place,
-                      .matmul = cost->matmul,
-                      .matmul_causal = cost->causal_set ? cost->matmul_causal : cost->matmul,
-                      .arithmetic = cost->arithmetic,
-                      .special = cost->special,
-                      .sent = cost->sent,
-                      .read = cost->read,
-                      .written = cost->written,
-                      .workspace_bytes = cost->workspace.size,
-                      .m = cost->m,
-                      .n = cost->n,
-                      .k = cost->k,
-                      .batch = cost->batch};
-    r.dtype = sig->n_out ? sig->out[0].dtype : TL_F32;
+    const tl_amount none = {0};
+    tl_op_record *r = tl_ledger_op_begin(ctx);
+    if (!r)
+        return;
+    r->place = ctx->place;
+    r->matmul = cost->matmul;
+    r->matmul_causal = cost->causal_set ? cost->matmul_causal : cost->matmul;
+    r->arithmetic = cost->arithmetic;
+    r->special = cost->special;
+    r->sent = cost->sent;
+    r->read = cost->read;
+    r->written = cost->written;
+    r->output = none;
+    r->workspace_bytes = cost->workspace.size;
+    r->m = cost->m;
+    r->n = cost->n;
+    r->k = cost->k;
+    r->batch = cost->batch;
+    r->dtype = sig->n_out ? sig->out[0].dtype : TL_F32;
     if (!cost->read_set)
         for (int i = 0; i < sig->n_in; i++)
-            r.read = traffic(ctx, r.read, &sig->in[i]->shape, sig->in[i]->dtype);
+            add_traffic(ctx, &r->read, &sig->in[i]->shape, sig->in[i]->dtype);
     if (!cost->written_set)
         for (int i = 0; i < sig->n_out; i++)
-            r.written = traffic(ctx, r.written, &sig->out[i].shape, sig->out[i].dtype);
+            add_traffic(ctx, &r->written, &sig->out[i].shape, sig->out[i].dtype);
     if (allocates && sig->n_out && sig->out[0].alias == TL_NEW)
-        r.output = traffic(ctx, r.output, &sig->out[0].shape, sig->out[0].dtype);
-    tl_ledger_op(ctx, &r);
+        add_traffic(ctx, &r->output, &sig->out[0].shape, sig->out[0].dtype);
+    tl_ledger_op_end(ctx);
+}
+
+/* Field by field: gcc clears a struct of this size with `rep stos`, which takes as long as a one-element op's kernel. */
+static void cost_clear(tl_cost *cost) {
+    const tl_amount none = {0};
+    cost->matmul = cost->matmul_causal = cost->arithmetic = cost->special = none;
+    cost->read = cost->written = cost->sent = none;
+    cost->workspace = (tl_dim){0};
+    cost->causal_set = cost->read_set = cost->written_set = false;
+    cost->m = cost->n = cost->k = cost->batch = 0;
 }
 
 static tl_status compute(const tl_sig *sig, tl_tensor *const all[], const tl_dim *workspace) {
@@ -142,6 +168,8 @@ static tl_status compute(const tl_sig *sig, tl_tensor *const all[], const tl_dim
 static tl_status run_sig(tl_sig *sig, tl_tensor *into, tl_tensor *all[]) {
     tl_ctx *ctx = sig->ctx;
     tl_status status = sig->op->infer(sig);
+    for (int i = 0; i < sig->n_out && i < TL_MAX_IO; i++)
+        all[i] = NULL;
     if (status != TL_OK)
         return status;
     tl_saves saves = {0};
@@ -159,8 +187,10 @@ static tl_status run_sig(tl_sig *sig, tl_tensor *into, tl_tensor *all[]) {
         if (!all[i])
             return ctx->error.status;
     }
-    tl_cost cost = {0};
+    tl_cost cost;
+    cost.workspace = (tl_dim){0};
     if (sig->op->cost != tl_cost_free) {
+        cost_clear(&cost);
         sig->op->cost(sig, &cost);
         if (ctx->error.status != TL_OK)
             return ctx->error.status;
@@ -216,18 +246,19 @@ static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_
         wants |= sig.needs_grad[i];
     }
     sig.recording = wants && op->grad != tl_grad_none;
-    tl_place before = ctx->place;
+    const struct tl_op *op_before = ctx->place.op;
+    const char *site_before = ctx->place.site, *user_site_before = ctx->place.user_site;
     ctx->place.op = op;
     ctx->place.site = site;
     if (ctx->phase_site)
         ctx->place.user_site = ctx->phase_site;
     else
         ctx->place.user_site = ctx->module_depth > 0 ? ctx->module_stack[0].site : site;
-    tl_tensor *all[TL_MAX_IO] = {0};
+    tl_tensor *all[TL_MAX_IO];
     tl_status status = run_sig(&sig, into, all);
-    ctx->place.op = before.op;
-    ctx->place.site = before.site;
-    ctx->place.user_site = before.user_site;
+    ctx->place.op = op_before;
+    ctx->place.site = site_before;
+    ctx->place.user_site = user_site_before;
     if (status != TL_OK) {
         for (int i = 0; i < sig.n_out && i < TL_MAX_IO; i++)
             tl_release(all[i]);

@@ -10,7 +10,9 @@ tl_output *tl_sig_add(tl_sig *sig, tl_dtype dtype, const tl_shape *shape) {
         return NULL;
     }
     tl_output *o = &sig->out[sig->n_out++];
-    o->shape = *shape;
+    o->shape.ndim = shape->ndim;
+    for (int i = 0; i < shape->ndim; i++) /* not all of a shape: most have few axes */
+        o->shape.dim[i] = shape->dim[i];
     o->dtype = dtype;
     o->category = TL_WORK;
     o->alias = TL_NEW;
@@ -104,12 +106,18 @@ static void formula_check(tl_ctx *ctx) {
 
 tl_amount tl_amount_of(tl_ctx *ctx, int64_t factor, const tl_dim *dims, int count) {
     tl_amount a = {.count = (tl_u128)factor};
-    for (int i = 0; i < count; i++)
+    int64_t product = factor;
+    int i = 0;
+    while (i < count && product > 0 && !__builtin_mul_overflow(product, dims[i].size, &product))
+        i++; /* nearly every count fits 63 bits */
+    if (i == count && product >= 0)
+        a.count = (tl_u128)product;
+    for (i = i == count ? count : 0; i < count; i++)
         if (!tl_mul_u128(a.count, (tl_u128)dims[i].size, &a.count))
             tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a count of FLOPs or bytes is beyond 128 bits");
     if (ctx->space) {
         a.formula = tl_poly_constant(ctx->space, factor);
-        for (int i = 0; i < count; i++)
+        for (i = 0; i < count; i++)
             a.formula = tl_poly_mul(ctx->space, a.formula, tl_dim_fixed(ctx, dims[i]).formula);
         formula_check(ctx);
     }
@@ -121,8 +129,8 @@ tl_amount tl_amount_shape(tl_ctx *ctx, int64_t factor, const tl_shape *shape) {
 }
 
 tl_amount tl_amount_add(tl_ctx *ctx, tl_amount a, tl_amount b) {
-    tl_amount sum = {0};
-    if (!tl_add_u128(a.count, b.count, &sum.count))
+    tl_amount sum = {.count = a.count + b.count};
+    if (sum.count < b.count)
         tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a count of FLOPs or bytes is beyond 128 bits");
     if (ctx->space) {
         sum.formula = !a.formula ? b.formula : !b.formula ? a.formula : tl_poly_add(ctx->space, a.formula, b.formula);
@@ -181,14 +189,13 @@ tl_status tl_sig_broadcast(tl_sig *sig, int a, int b, tl_shape *shape) {
 }
 
 void tl_array_broadcast(tl_array *array, const tl_shape *shape) {
-    tl_array wide = *array;
-    wide.ndim = shape->ndim;
-    for (int i = 0; i < shape->ndim; i++) {
-        int at = i - (shape->ndim - array->ndim);
-        wide.size[i] = shape->dim[i].size;
-        wide.stride[i] = at < 0 || (array->size[at] == 1 && shape->dim[i].size != 1) ? 0 : array->stride[at];
+    int added = shape->ndim - array->ndim;
+    for (int i = shape->ndim - 1; i >= 0; i--) { /* from the last, so that no axis is overwritten before it is moved */
+        int at = i - added;
+        array->stride[i] = at < 0 || (array->size[at] == 1 && shape->dim[i].size != 1) ? 0 : array->stride[at];
+        array->size[i] = shape->dim[i].size;
     }
-    *array = wide;
+    array->ndim = shape->ndim;
 }
 
 tl_tensor *tl_saved_in(const tl_saved *saved, int input) { return saved->in[input]; }

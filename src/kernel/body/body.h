@@ -69,6 +69,12 @@ void TL_K(walk_make)(tl_walk *walk, const tl_array *const array[], int n_array, 
 /* Pointers of every array at flat position `position`, which is below total. */
 void TL_K(walk_at)(const tl_walk *walk, int64_t position, char *pointer[]);
 
+/* Results of this many bytes go past the caches: more than the last level holds of one core's work on most machines. The
+ * size alone decides, and the bits are the same either way. */
+#define TL_PAST_CACHE ((int64_t)16 << 20)
+void TL_K(stream)(char *to, const char *from, int64_t bytes);
+void TL_K(stream_end)(void);
+
 /* What a loop gets: contiguous pointers of the compute type, n elements, and the call's constants. */
 typedef void tl_each_loop(const void *constants, int64_t n, void *const pointer[]);
 

@@ -1,6 +1,7 @@
 /* kernel/body/elementwise.c: one loop per kernel and compute type. */
 #include "kernel/body/body.h"
 #include "kernel/body/math.h"
+#include "kernel/body/vector.h"
 
 /* ---- binary ---- */
 
@@ -63,12 +64,49 @@ BINARY_KERNEL(div)
     UNARY(name, double, double, expression_double)                                                                     \
     void TL_K(name)(tl_kcall * call) { TL_K(each_call)(call, name##_float, name##_double, NULL); }
 
+/* With 16 floats at a time where there are instructions for it (vector.h), else one by one (math.h). */
+#ifdef TL_HAVE_VECTOR_MATH
+#define MATH_FLOAT(name, expression)                                                                                   \
+    static void name##_float(const void *constants, int64_t n, void *const pointer[]) {                                \
+        (void)constants;                                                                                               \
+        float *y = pointer[0];                                                                                         \
+        const float *x = pointer[1];                                                                                   \
+        int64_t whole = n & ~(int64_t)15;                                                                              \
+        for (int64_t i = 0; i < whole; i += 16)                                                                        \
+            _mm512_storeu_ps(y + i, tlv_##name(_mm512_loadu_ps(x + i)));                                               \
+        __mmask16 rest = (__mmask16)((1u << (n - whole)) - 1);                                                         \
+        if (rest)                                                                                                      \
+            _mm512_mask_storeu_ps(y + whole, rest, tlv_##name(_mm512_maskz_loadu_ps(rest, x + whole)));                \
+    }
+#define SLOPE_FLOAT(name, expression)                                                                                  \
+    static void name##_backward_float(const void *constants, int64_t n, void *const pointer[]) {                       \
+        (void)constants;                                                                                               \
+        float *y = pointer[0];                                                                                         \
+        const float *x = pointer[1], *g = pointer[2];                                                                  \
+        int64_t whole = n & ~(int64_t)15;                                                                              \
+        for (int64_t i = 0; i < whole; i += 16)                                                                        \
+            _mm512_storeu_ps(y + i, _mm512_mul_ps(tlv_##name##_slope(_mm512_loadu_ps(x + i)), _mm512_loadu_ps(g + i))); \
+        __mmask16 rest = (__mmask16)((1u << (n - whole)) - 1);                                                         \
+        if (rest)                                                                                                      \
+            _mm512_mask_storeu_ps(y + whole, rest,                                                                     \
+                                  _mm512_mul_ps(tlv_##name##_slope(_mm512_maskz_loadu_ps(rest, x + whole)),            \
+                                                _mm512_maskz_loadu_ps(rest, g + whole)));                              \
+    }
+#else
+#define MATH_FLOAT(name, expression) UNARY(name, float, float, expression)
+#define SLOPE_FLOAT(name, expression) BINARY(name##_backward, float, float, expression)
+#endif
+#define MATH_KERNEL(name, expression_float, expression_double)                                                         \
+    MATH_FLOAT(name, expression_float)                                                                                 \
+    UNARY(name, double, double, expression_double)                                                                     \
+    void TL_K(name)(tl_kcall * call) { TL_K(each_call)(call, name##_float, name##_double, NULL); }
+
 UNARY_KERNEL(neg, -x, -x)
-UNARY_KERNEL(exp, tlm_exp(x), tlm_exp64(x))
+MATH_KERNEL(exp, tlm_exp(x), tlm_exp64(x))
 UNARY_KERNEL(log, tlm_log(x), tlm_log64(x))
 UNARY_KERNEL(sqrt, __builtin_sqrtf(x), __builtin_sqrt(x))
 UNARY_KERNEL(rsqrt, 1.0f / __builtin_sqrtf(x), 1.0 / __builtin_sqrt(x))
-UNARY_KERNEL(tanh, tlm_tanh(x), tlm_tanh64(x))
+MATH_KERNEL(tanh, tlm_tanh(x), tlm_tanh64(x))
 UNARY_KERNEL(relu, x < 0 ? 0 : x, x < 0 ? 0 : x)
 
 /* In double, gelu_erf takes libm's erfc: double serves gradient checks, and libm is the same for every table. */
@@ -96,9 +134,9 @@ TLM double gelu_tanh_slope64(double x) {
     return x < -25 ? 0.0 : x > 25 ? 1.0 : slope;
 }
 
-UNARY_KERNEL(gelu_erf, tlm_gelu_erf(x), gelu_erf64(x))
-UNARY_KERNEL(gelu_tanh, tlm_gelu_tanh(x), gelu_tanh64(x))
-UNARY_KERNEL(silu, tlm_silu(x), silu64(x))
+MATH_KERNEL(gelu_erf, tlm_gelu_erf(x), gelu_erf64(x))
+MATH_KERNEL(gelu_tanh, tlm_gelu_tanh(x), gelu_tanh64(x))
+MATH_KERNEL(silu, tlm_silu(x), silu64(x))
 
 /* ---- in·factor + offset ---- */
 
@@ -149,7 +187,14 @@ void TL_K(scale)(tl_kcall *call) {
     void TL_K(name)(tl_kcall * call) { TL_K(each_call)(call, name##_float, name##_double, NULL); }
 
 BACKWARD_KERNEL(relu_backward, a[i] > 0 ? b[i] : 0, a[i] > 0 ? b[i] : 0)
-BACKWARD_KERNEL(gelu_erf_backward, tlm_gelu_erf_slope(a[i]) * b[i], gelu_erf_slope64(a[i]) * b[i])
-BACKWARD_KERNEL(gelu_tanh_backward, tlm_gelu_tanh_slope(a[i]) * b[i], gelu_tanh_slope64(a[i]) * b[i])
-BACKWARD_KERNEL(silu_backward, tlm_silu_slope(a[i]) * b[i], silu_slope64(a[i]) * b[i])
+
+#define SLOPE_KERNEL(name)                                                                                             \
+    SLOPE_FLOAT(name, (tlm_##name##_slope(a[i]) * b[i]))                                                               \
+    BINARY(name##_backward, double, double, (name##_slope64(a[i]) * b[i]))                                             \
+    void TL_K(name##_backward)(tl_kcall * call) {                                                                      \
+        TL_K(each_call)(call, name##_backward_float, name##_backward_double, NULL);                                    \
+    }
+SLOPE_KERNEL(gelu_erf)
+SLOPE_KERNEL(gelu_tanh)
+SLOPE_KERNEL(silu)
 BACKWARD_KERNEL(tanh_backward, (1.0f - a[i] * a[i]) * b[i], (1.0 - a[i] * a[i]) * b[i])

@@ -1,6 +1,10 @@
 /* kernel/body/walk.c: strides, dtypes and threads, once for all elementwise kernels. */
 #include "kernel/body/body.h"
 
+#ifdef __AVX__
+#include <immintrin.h>
+#endif
+
 static int64_t size_of_stride(int64_t stride) { return stride < 0 ? -stride : stride; }
 
 void TL_K(walk_make)(tl_walk *walk, const tl_array *const array[], int n_array, int ndim, bool sort) {
@@ -67,6 +71,35 @@ void TL_K(walk_at)(const tl_walk *walk, int64_t position, char *pointer[]) {
     }
 }
 
+/* A large result is gone from the caches before it is read, and an ordinary store first reads the line it writes: half
+ * as much traffic again for a copy. Non-temporal stores leave that out. */
+void TL_K(stream)(char *to, const char *from, int64_t bytes) {
+#if defined(__AVX512F__) || defined(__AVX__)
+    int64_t head = (int64_t)(-(uintptr_t)to & 63u), at = tl_min_i64(head, bytes);
+    memcpy(to, from, (size_t)at);
+    for (; at + 64 <= bytes; at += 64) {
+#ifdef __AVX512F__
+        _mm512_stream_si512((void *)(to + at), _mm512_loadu_si512(from + at));
+#else
+        __m256i low = _mm256_loadu_si256((const void *)(from + at));
+        __m256i high = _mm256_loadu_si256((const void *)(from + at + 32));
+        _mm256_stream_si256((void *)(to + at), low);
+        _mm256_stream_si256((void *)(to + at + 32), high);
+#endif
+    }
+    memcpy(to + at, from + at, (size_t)(bytes - at));
+#else
+    memcpy(to, from, (size_t)bytes);
+#endif
+}
+
+/* Before other threads may read what was streamed. */
+void TL_K(stream_end)(void) {
+#ifdef __AVX__
+    _mm_sfence();
+#endif
+}
+
 typedef union buffer {
     float f[TL_CHUNK];
     double d[TL_CHUNK];
@@ -74,11 +107,13 @@ typedef union buffer {
 } buffer;
 
 #define MAX_EACH 6
+#define PAST_STEP 128 /* elements at a time: longer runs of stores leave the reads waiting (measured: 128 to 256 is best) */
 
 typedef struct each {
     tl_walk walk;
     int access[MAX_EACH];
     bool direct[MAX_EACH], all_direct;
+    bool past; /* array 0 is large, and written straight to memory: see TL_K(stream) */
     tl_compute compute;
     tl_each_loop *loop;
     const void *constants;
@@ -108,13 +143,15 @@ static void each_run(const each *e, int64_t n, char *pointer[], buffer *buffers,
     const tl_walk *w = &e->walk;
     int inner = w->ndim - 1;
     void *operand[MAX_EACH];
-    int64_t step = e->all_direct ? n : TL_CHUNK;
+    int64_t step = e->past ? PAST_STEP : e->all_direct ? n : TL_CHUNK;
     for (int64_t at = 0; at < n; at += step) {
         int64_t count = tl_min_i64(step, n - at);
         for (int a = 0; a < w->n_array; a++) {
             int64_t stride = w->stride[a][inner];
             char *memory = pointer[a] + at * stride * w->bytes[a];
             operand[a] = memory;
+            if (a == 0 && e->past)
+                operand[a] = &buffers[a];
             if (e->direct[a])
                 continue;
             operand[a] = &buffers[a];
@@ -125,6 +162,8 @@ static void each_run(const each *e, int64_t n, char *pointer[], buffer *buffers,
             held_n[a] = count;
         }
         e->loop(e->constants, count, operand);
+        if (e->past)
+            TL_K(stream)(pointer[0] + at * w->bytes[0], (const char *)&buffers[0], count * w->bytes[0]);
         for (int a = 0; a < w->n_array; a++)
             if (!e->direct[a] && e->access[a] & TL_WRITE)
                 store(e->compute, w->dtype[a], pointer[a] + at * w->stride[a][inner] * w->bytes[a], w->stride[a][inner],
@@ -136,7 +175,7 @@ static void each_task(void *argument, int64_t task, int thread) {
     (void)thread;
     const each *e = argument;
     const tl_walk *w = &e->walk;
-    buffer buffers[MAX_EACH];
+    _Alignas(64) buffer buffers[MAX_EACH];
     const char *held[MAX_EACH] = {NULL};
     int64_t held_n[MAX_EACH] = {0};
     int64_t at = task * e->per_task, end = tl_min_i64(at + e->per_task, w->total), inner = w->size[w->ndim - 1];
@@ -153,7 +192,7 @@ static void each_task(void *argument, int64_t task, int thread) {
         each_run(e, n, pointer, buffers, held, held_n);
         at += n;
         if (at >= end)
-            return;
+            break;
         /* to the start of the next run: back along the inner axis, one step along the first outer axis with room */
         for (int a = 0; a < w->n_array; a++)
             pointer[a] -= index[last] * w->stride[a][last] * w->bytes[a];
@@ -167,12 +206,45 @@ static void each_task(void *argument, int64_t task, int thread) {
             index[d] = 0;
         }
     }
+    if (e->past)
+        TL_K(stream_end)();
+}
+
+static const tl_dtype direct_dtype[] = {TL_F32, TL_F64, TL_I64};
+
+/* Few elements that all lie one after the other: nothing to walk. Without this, a one-element op spends most of its time
+ * filling in a walk. */
+static bool each_small(const tl_array *const array[], int n_array, tl_compute compute, tl_each_loop *loop,
+                       const void *constants) {
+    void *pointer[MAX_EACH];
+    int64_t total = 1;
+    for (int d = array[0]->ndim - 1; d >= 0; d--) {
+        int64_t size = array[0]->size[d];
+        for (int a = 0; a < n_array; a++)
+            if (size != 1 && array[a]->stride[d] != total)
+                return false;
+        total *= size;
+        if (total == 0 || total >= 2 * TL_TASK_ELEMENTS)
+            return false;
+    }
+    for (int a = 0; a < n_array; a++) {
+        if (array[a]->dtype != direct_dtype[compute])
+            return false;
+        pointer[a] = array[a]->data;
+    }
+    loop(constants, total, pointer);
+    return true;
 }
 
 void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int access[], int n_array, tl_compute compute,
                 tl_each_loop *loop, const void *constants) {
-    static const tl_dtype direct[] = {TL_F32, TL_F64, TL_I64};
-    each e = {.compute = compute, .loop = loop, .constants = constants, .all_direct = true};
+    if (each_small(array, n_array, compute, loop, constants))
+        return;
+    each e;
+    e.compute = compute;
+    e.loop = loop;
+    e.constants = constants;
+    e.all_direct = true;
     TL_K(walk_make)(&e.walk, array, n_array, array[0]->ndim, true);
     if (e.walk.total == 0)
         return;
@@ -180,9 +252,10 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
         int64_t stride = e.walk.stride[a][e.walk.ndim - 1];
         bool one = e.walk.size[e.walk.ndim - 1] == 1;
         e.access[a] = access[a];
-        e.direct[a] = array[a]->dtype == direct[compute] && (stride == 1 || one);
+        e.direct[a] = array[a]->dtype == direct_dtype[compute] && (stride == 1 || one);
         e.all_direct = e.all_direct && e.direct[a];
     }
+    e.past = access[0] == TL_WRITE && e.direct[0] && e.walk.total * e.walk.bytes[0] >= TL_PAST_CACHE;
     e.per_task = e.walk.total < 2 * TL_TASK_ELEMENTS ? e.walk.total : TL_TASK_ELEMENTS;
     tl_engine_run(engine, tl_blocks_of(e.walk.total, e.per_task), each_task, &e);
 }
