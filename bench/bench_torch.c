@@ -138,7 +138,7 @@ static float part_portable(const float *a, const float *b, float *c, pattern wha
 }
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) static float part_avx512(const float *a, const float *b, float *c, pattern what,
-                                                             bool past_cache) {
+                                                            bool past_cache) {
     __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
     for (int i = 0; i < PART; i += 64)
         for (int j = 0; j < 4; j++) {
@@ -206,10 +206,10 @@ typedef struct bench_case {
     int n_size;
     int64_t size[6];
     pattern pattern;
-    double amount;     /* bytes or FLOPs of one iteration */
-    double wanted;     /* the bar on the ratio (kind 'r') or on the share of the bound */
-    char kind;         /* 'r' ratio at most, 'b' share of the bound at least, 's' PyTorch's time ÷ ours at least, ' ' none */
-    int threads;       /* most: the case runs with 1 and, where this is 2, with 2 */
+    double amount; /* bytes or FLOPs of one iteration */
+    double wanted; /* the bar on the ratio (kind 'r') or on the share of the bound */
+    char kind;   /* 'r' ratio at most, 'b' share of the bound at least, 's' PyTorch's time ÷ ours at least, ' ' none */
+    int threads; /* most: the case runs with 1 and, where this is 2, with 2 */
 } bench_case;
 
 #define MIB64 ((int64_t)16 << 20)
@@ -427,8 +427,9 @@ static const char *time_text(double seconds, char *text, size_t size) {
 }
 
 static const char *verdict(const bench_case *c, double ours, double theirs, double bound) {
-    bool met = c->kind == 'r' ? ours <= c->wanted * theirs : c->kind == 's' ? theirs >= c->wanted * ours
-                                                                            : bound >= c->wanted * ours;
+    bool met = c->kind == 'r'   ? ours <= c->wanted * theirs
+               : c->kind == 's' ? theirs >= c->wanted * ours
+                                : bound >= c->wanted * ours;
     if (c->kind == ' ' || (c->kind != 'b' && theirs <= 0))
         return "";
     return met ? "met" : "NOT met";
@@ -436,7 +437,7 @@ static const char *verdict(const bench_case *c, double ours, double theirs, doub
 
 /* `time` holds, sorted by round, ours, PyTorch's (0: none) and the bound. */
 static void print_row(const bench *b, const bench_case *c, double time[3][MAX_ROUNDS], const char *complaint) {
-    double best[3] = {0}, ratio[MAX_ROUNDS];
+    double best[3] = {0}, ratio[MAX_ROUNDS] = {0};
     char text[3][32], bar[32] = "", spread[48] = "-";
     for (int side = 0; side < 3; side++)
         for (int i = 0; i < b->rounds; i++)
@@ -549,10 +550,11 @@ int main(int argc, char **argv) {
     }
     printf("%s; best of %d rounds taken in turns; 1 thread: CPU time, more: wall time\n",
            *version ? version : "no PyTorch", b.rounds);
-    printf("add on one element: tl_add and tl_release, ledger on; PyTorch: the faster of a TorchScript and a Python loop "
-           "of torch.add in inference mode\n\n");
-    printf("%-22s %s %11s %11s %-18s %11s  %-29s %6s %6s\n", "case", "t", "ours", "PyTorch", "ratio (quartiles)", "bound",
-           "at, pattern", "ours", "PyTorch");
+    printf(
+        "add on one element: tl_add and tl_release, ledger on; PyTorch: the faster of a TorchScript and a Python loop "
+        "of torch.add in inference mode\n\n");
+    printf("%-22s %s %11s %11s %-18s %11s  %-29s %6s %6s\n", "case", "t", "ours", "PyTorch", "ratio (quartiles)",
+           "bound", "at, pattern", "ours", "PyTorch");
     bool fine = true;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (argc > 2 && strcmp(argv[2], cases[i].name))

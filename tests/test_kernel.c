@@ -45,7 +45,7 @@ typedef struct entry {
     double low, high;
     double ulps;     /* allowed, in units of the last place of f32 or f64 */
     double absolute; /* and this many units of roundoff of 1, where terms cancel */
-    bool exact;      /* f32 too has the same bits on every instruction set; f64, and all but AVX-512's, have in any case */
+    bool exact; /* f32 too has the same bits on every instruction set; f64, and all but AVX-512's, have in any case */
 } entry;
 
 #define AT(name) offsetof(tl_kernels, name)

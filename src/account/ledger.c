@@ -161,8 +161,7 @@ static void multiply(tl_ctx *ctx, tl_op_record *r) {
 
 tl_op_record *tl_ledger_op_begin(tl_ctx *ctx) {
     struct tl_ledger *l = ctx->ledger;
-    if (l->op_count == l->op_capacity &&
-        !tl_host_grow(ctx, &l->ops, sizeof *l->ops, l->op_count + 1, &l->op_capacity))
+    if (l->op_count == l->op_capacity && !tl_host_grow(ctx, &l->ops, sizeof *l->ops, l->op_count + 1, &l->op_capacity))
         return NULL;
     return &l->ops[l->op_count];
 }

@@ -85,7 +85,8 @@ BINARY_KERNEL(div)
         const float *x = pointer[1], *g = pointer[2];                                                                  \
         int64_t whole = n & ~(int64_t)15;                                                                              \
         for (int64_t i = 0; i < whole; i += 16)                                                                        \
-            _mm512_storeu_ps(y + i, _mm512_mul_ps(tlv_##name##_slope(_mm512_loadu_ps(x + i)), _mm512_loadu_ps(g + i))); \
+            _mm512_storeu_ps(y + i,                                                                                    \
+                             _mm512_mul_ps(tlv_##name##_slope(_mm512_loadu_ps(x + i)), _mm512_loadu_ps(g + i)));       \
         __mmask16 rest = (__mmask16)((1u << (n - whole)) - 1);                                                         \
         if (rest)                                                                                                      \
             _mm512_mask_storeu_ps(y + whole, rest,                                                                     \
