@@ -348,8 +348,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* ---- along the last axis, further: along.c ---- */
     tl_kernel *cumulate;         /* in[0] → out[0]; tl_cumulate_attr. Floats, integers modulo 2^64 */
     tl_kernel *cumprod_backward; /* in: x, gradient → out[0]; the product's tl_cumulate_attr */
-    tl_kernel *triangle; /* in[0] […, M, N] → out[0], zero outside; tl_triangle_attr. Any dtype */
-    tl_kernel *range;    /* out[0], one axis; tl_range_attr. Any dtype */
+    tl_kernel *triangle;         /* in[0] […, M, N] → out[0], zero outside; tl_triangle_attr. Any dtype */
+    tl_kernel *range;            /* out[0], one axis; tl_range_attr. Any dtype */
     tl_kernel
         *one_hot; /* in[0] indices → out[0] with one axis more, the last; tl_one_hot_attr. Out of range: all off */
 };
