@@ -113,15 +113,49 @@ static inline int64_t tl_rows_per_task(int64_t columns) {
     return columns >= TL_TASK_ELEMENTS ? 1 : TL_TASK_ELEMENTS / (columns > 0 ? columns : 1);
 }
 
-/* ---- fixed-lane sums: lanes[j % 16] takes element j ---- */
+/* ---- fixed-lane sums: lanes[j % 16] takes element j; four sums side by side, as one would wait for its own additions ---- */
 static inline void tl_lanes_add_float(float lane[16], const float *x, int64_t n) {
-    tl_float16 sum = *(tl_float16 *)lane;
+    tl_float16 sum = *(tl_float16 *)lane, b = {0}, c = {0}, d = {0};
     int64_t j = 0;
+    for (; j + 64 <= n; j += 64) {
+        sum += *(const tl_float16 *)(x + j);
+        b += *(const tl_float16 *)(x + j + 16);
+        c += *(const tl_float16 *)(x + j + 32);
+        d += *(const tl_float16 *)(x + j + 48);
+    }
+    sum += b + (c + d);
     for (; j + 16 <= n; j += 16)
         sum += *(const tl_float16 *)(x + j);
     *(tl_float16 *)lane = sum;
     for (int64_t l = 0; j < n; j++, l++)
         lane[l] += x[j];
+}
+
+/* The same of (x − mean)². */
+static inline void tl_lanes_squares_float(float lane[16], const float *x, int64_t n, float mean) {
+    tl_float16 sum[4] = {*(tl_float16 *)lane}, part;
+    int64_t j = 0;
+    for (; j + 64 <= n; j += 64)
+        for (int k = 0; k < 4; k++) {
+            part = *(const tl_float16 *)(x + j + 16 * k) - mean;
+            sum[k] += part * part;
+        }
+    sum[0] += sum[1] + (sum[2] + sum[3]);
+    for (; j + 16 <= n; j += 16) {
+        part = *(const tl_float16 *)(x + j) - mean;
+        sum[0] += part * part;
+    }
+    *(tl_float16 *)lane = sum[0];
+    for (int64_t l = 0; j < n; j++, l++)
+        lane[l] += (x[j] - mean) * (x[j] - mean);
+}
+
+static inline void tl_lanes_squares_double(double lane[16], const double *x, int64_t n, double mean) {
+    for (int64_t j = 0; j + 16 <= n; j += 16)
+        for (int l = 0; l < 16; l++)
+            lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
+    for (int64_t j = n & ~(int64_t)15, l = 0; j < n; j++, l++)
+        lane[l] += (x[j] - mean) * (x[j] - mean);
 }
 
 static inline float tl_lanes_sum_float(const float lane[16]) {

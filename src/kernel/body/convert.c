@@ -473,6 +473,14 @@ static inline void convert_any(tl_dtype to_dtype, char *to, int64_t to_stride, t
     tl_compute compute = tl_compute_of(from_dtype);
     bool clamp = saturating && is_f8(to_dtype);
     float most = to_dtype == TL_F8E4M3 ? 448 : 57344;
+    if (from_dtype == TL_F32 && from_stride == 1 && !clamp) {
+        TL_K(store_float)(to_dtype, to, to_stride, (const float *)(const void *)from, n);
+        return;
+    }
+    if (to_dtype == TL_F32 && to_stride == 1 && compute == TL_COMPUTE_FLOAT) {
+        TL_K(load_float)((float *)(void *)to, from_dtype, from, from_stride, n);
+        return;
+    }
     for (int64_t at = 0; at < n; at += TL_CHUNK) {
         int64_t count = tl_min_i64(TL_CHUNK, n - at);
         const char *source = from + at * from_stride * tl_bytes_of(from_dtype);

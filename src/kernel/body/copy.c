@@ -1,26 +1,71 @@
 /* kernel/body/copy.c: copies with conversion, and fills. */
 #include "kernel/body/body.h"
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 typedef struct copy_task {
     tl_walk walk;
     int64_t per_task;
-    bool saturating;
+    bool saturating, past;
 } copy_task;
+
+/* A run along the innermost axis. */
+static void copy_run(const copy_task *c, char *to, const char *from, int64_t n) {
+    const tl_walk *w = &c->walk;
+    int last = w->ndim - 1;
+    int64_t to_stride = w->stride[0][last], from_stride = w->stride[1][last];
+    if (!c->past) {
+        (c->saturating ? TL_K(convert_saturating) : TL_K(convert))(w->dtype[0], to, to_stride, w->dtype[1], from,
+                                                                   from_stride, n);
+        return;
+    }
+    if (w->dtype[0] == w->dtype[1] && from_stride == 1) {
+        TL_K(stream)(to, from, n * w->bytes[0]);
+        return;
+    }
+    _Alignas(64) char buffer[TL_CHUNK * 8];
+    for (int64_t at = 0; at < n; at += TL_CHUNK) {
+        int64_t count = tl_min_i64(TL_CHUNK, n - at);
+        (c->saturating ? TL_K(convert_saturating) : TL_K(convert))(
+            w->dtype[0], buffer, 1, w->dtype[1], from + at * from_stride * w->bytes[1], from_stride, count);
+        TL_K(stream)(to + at * w->bytes[0], buffer, count * w->bytes[0]);
+    }
+}
 
 static void copy_range(void *argument, int64_t task, int thread) {
     (void)thread;
     const copy_task *c = argument;
     const tl_walk *w = &c->walk;
     int last = w->ndim - 1;
-    int64_t at = task * c->per_task, end = tl_min_i64(at + c->per_task, w->total);
-    while (at < end) {
-        char *pointer[TL_MAX_IO];
-        TL_K(walk_at)(w, at, pointer);
-        int64_t n = tl_min_i64(w->size[last] - at % w->size[last], end - at);
-        (c->saturating ? TL_K(convert_saturating) : TL_K(convert))(w->dtype[0], pointer[0], w->stride[0][last],
-                                                                   w->dtype[1], pointer[1], w->stride[1][last], n);
-        at += n;
+    int64_t at = task * c->per_task, end = tl_min_i64(at + c->per_task, w->total), index[TL_MAX_NDIM], rest = at;
+    char *pointer[TL_MAX_IO];
+    TL_K(walk_at)(w, at, pointer);
+    for (int d = last; d >= 0; d--) {
+        index[d] = rest % w->size[d];
+        rest /= w->size[d];
     }
+    while (at < end) {
+        int64_t n = tl_min_i64(w->size[last] - index[last], end - at);
+        copy_run(c, pointer[0], pointer[1], n);
+        at += n;
+        if (at >= end)
+            break;
+        for (int a = 0; a < 2; a++)
+            pointer[a] -= index[last] * w->stride[a][last] * w->bytes[a];
+        index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            bool carry = ++index[d] == w->size[d];
+            for (int a = 0; a < 2; a++)
+                pointer[a] += (carry ? -(w->size[d] - 1) : 1) * w->stride[a][d] * w->bytes[a];
+            if (!carry)
+                break;
+            index[d] = 0;
+        }
+    }
+    if (c->past)
+        TL_K(stream_end)();
 }
 
 /* A transposition: squares of 16 × 16 keep both sides' cache lines in use. Axes: `last` (output runs) and `second` (input
@@ -38,12 +83,68 @@ SQUARE(uint64_t)
 SQUARE(uint32_t)
 SQUARE(uint16_t)
 
-#define BAND 64 /* rows of the output in one task of a transposition */
+#ifdef __AVX512F__
+/* 16 × 16 floats: rows of `from` (a stride apart) become columns. Every cache line is read once and written once, whole, so
+ * it does not matter that lines a large power of two apart cannot be cached together. */
+static void square_registers(char *to, int64_t to_row, const char *from, int64_t column, bool past) {
+    __m512 a[16], b[16];
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_loadu_ps((const float *)(const void *)from + i * column);
+    for (int i = 0; past && i < 16; i++) /* the next squares' lines */
+        _mm_prefetch(from + 4 * i * column + 128, _MM_HINT_T0);
+    for (int i = 0; i < 16; i += 2) {
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d low = _mm512_castps_pd(b[i + j]), high = _mm512_castps_pd(b[i + j + 2]);
+            a[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            a[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    /* a[4q + r]: column 4p + r of rows 4q … 4q + 3 in quarter p */
+    for (int r = 0; r < 4; r++) {
+        __m512 even = _mm512_shuffle_f32x4(a[r], a[4 + r], 0x88), odd = _mm512_shuffle_f32x4(a[r], a[4 + r], 0xDD);
+        __m512 even2 = _mm512_shuffle_f32x4(a[8 + r], a[12 + r], 0x88);
+        __m512 odd2 = _mm512_shuffle_f32x4(a[8 + r], a[12 + r], 0xDD);
+        b[r] = _mm512_shuffle_f32x4(even, even2, 0x88);
+        b[8 + r] = _mm512_shuffle_f32x4(even, even2, 0xDD);
+        b[4 + r] = _mm512_shuffle_f32x4(odd, odd2, 0x88);
+        b[12 + r] = _mm512_shuffle_f32x4(odd, odd2, 0xDD);
+    }
+    for (int i = 0; i < 16; i++) {
+        float *line = (float *)(void *)to + i * to_row;
+        if (past)
+            _mm512_stream_ps(line, b[i]);
+        else
+            _mm512_storeu_ps(line, b[i]);
+    }
+}
+
+/* rows × columns of 4-byte elements; the parts that do not fill a square go one by one. */
+static void turn_registers(char *to, int64_t to_row, const char *from, int64_t column, int64_t rows, int64_t columns,
+                           bool past) {
+    int64_t whole_rows = rows & ~(int64_t)15, whole_columns = columns & ~(int64_t)15;
+    past = past && ((uintptr_t)to & 63u) == 0 && to_row % 16 == 0;
+    for (int64_t l = 0; l < whole_columns; l += 64)
+        for (int64_t k = 0; k < whole_rows; k += 16)
+            for (int64_t m = l; m < tl_min_i64(l + 64, whole_columns); m += 16)
+                square_registers(to + 4 * (k * to_row + m), to_row, from + 4 * (k + m * column), column, past);
+    uint32_t *target = (uint32_t *)(void *)to;
+    const uint32_t *source = (const uint32_t *)(const void *)from;
+    for (int64_t k = 0; k < rows; k++)
+        for (int64_t l = k < whole_rows ? whole_columns : 0; l < columns; l++)
+            target[k * to_row + l] = source[k + l * column];
+}
+#endif
+
+#define BAND 256 /* rows of the output in one task of a transposition */
 
 typedef struct turn {
     tl_walk walk; /* the outer axes */
     int64_t rows, columns, bands;
     int64_t row[2], column[2];
+    bool past;
 } turn;
 
 static void turn_band(void *argument, int64_t task, int thread) {
@@ -54,6 +155,14 @@ static void turn_band(void *argument, int64_t task, int thread) {
     TL_K(walk_at)(&t->walk, task / t->bands, pointer);
     int64_t first = task % t->bands * BAND, rows = tl_min_i64(BAND, t->rows - first);
     char *to = pointer[0] + first * t->row[0] * bytes, *from = pointer[1] + first * t->row[1] * bytes;
+#ifdef __AVX512F__
+    if (bytes == 4) {
+        turn_registers(to, t->row[0], from, t->column[1], rows, t->columns, t->past);
+        if (t->past)
+            TL_K(stream_end)();
+        return;
+    }
+#endif
     if (bytes == 8)
         square_uint64_t((uint64_t *)to, t->row[0], t->column[0], (const uint64_t *)from, t->row[1], t->column[1], rows,
                         t->columns);
@@ -76,6 +185,7 @@ static bool copy_turned(tl_kcall *call, const tl_walk *w) {
     if (other < 0 || w->size[last] < 16)
         return false;
     turn t = {.rows = w->size[other], .columns = w->size[last], .bands = tl_blocks_of(w->size[other], BAND)};
+    t.past = w->total * w->bytes[0] >= TL_PAST_CACHE;
     t.walk = *w;
     t.walk.total = w->total / (t.rows * t.columns);
     for (int a = 0; a < 2; a++) {
@@ -104,6 +214,21 @@ static void copy_any(tl_kcall *call, bool saturating) {
     TL_K(walk_make)(&c.walk, array, 2, array[0]->ndim, true);
     if (c.walk.total == 0 || copy_turned(call, &c.walk))
         return;
+    int last = c.walk.ndim - 1;
+    if (c.walk.total * c.walk.bytes[0] >= TL_PAST_CACHE && c.walk.stride[0][last] == 1 && c.walk.stride[1][last] == 1) {
+        /* long runs are written past the caches wherever they go, but reading is best done in order: the input's */
+        const tl_array *turned[] = {&call->in[0], &call->out[0]};
+        tl_walk by_input;
+        TL_K(walk_make)(&by_input, turned, 2, array[0]->ndim, true);
+        if (by_input.ndim == c.walk.ndim && by_input.size[last] == c.walk.size[last] && by_input.stride[0][last] == 1 &&
+            by_input.stride[1][last] == 1)
+            for (int a = 0; a < 2; a++) {
+                memcpy(c.walk.stride[a], by_input.stride[1 - a], sizeof c.walk.stride[a]);
+                memcpy(c.walk.size, by_input.size, sizeof c.walk.size);
+            }
+    }
+    c.past = c.walk.stride[0][last] == 1 && c.walk.size[last] * c.walk.bytes[0] >= 256 &&
+             c.walk.total * c.walk.bytes[0] >= TL_PAST_CACHE;
     c.per_task = c.walk.total < 2 * TL_TASK_ELEMENTS ? c.walk.total : TL_TASK_ELEMENTS;
     tl_engine_run(call->engine, tl_blocks_of(c.walk.total, c.per_task), copy_range, &c);
 }

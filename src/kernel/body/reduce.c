@@ -6,7 +6,7 @@
 #include "kernel/body/body.h"
 
 #define BLOCK 1024
-#define STRIP 64          /* columns of one task of a column reduction, and elements of its accumulators */
+#define STRIP 256         /* most columns of one task of a column reduction, and elements of its accumulators */
 #define MAX_PARTIALS 1024 /* partial sums of one long run */
 
 typedef enum reduction { REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_SQUARES } reduction;
@@ -39,6 +39,28 @@ static double pairwise_sum(const pairwise *p, bool narrow) {
 static inline float larger_float(float a, float b) { return b > a || b != b ? (a != a ? a : b) : a; }
 static inline double larger_double(double a, double b) { return b > a || b != b ? (a != a ? a : b) : a; }
 
+/* The largest of n, NaN if there is one, started from `best`. */
+static float run_larger(float best, const float *x, int64_t n) {
+    typedef int32_t ints __attribute__((vector_size(64), aligned(4), may_alias));
+    tl_float16 lane[4];
+    int64_t j = 0;
+    if (n >= 64) {
+        for (int k = 0; k < 4; k++)
+            lane[k] = *(const tl_float16 *)(x + 16 * k);
+        for (j = 64; j + 64 <= n; j += 64)
+            for (int k = 0; k < 4; k++) {
+                tl_float16 v = *(const tl_float16 *)(x + j + 16 * k), old = lane[k];
+                ints take = ((v > old) | (v != v)) & (old == old);
+                lane[k] = (tl_float16)(((ints)v & take) | ((ints)old & ~take));
+            }
+        for (int k = 0; k < 64; k++)
+            best = larger_float(best, lane[k / 16][k % 16]);
+    }
+    for (; j < n; j++)
+        best = larger_float(best, x[j]);
+    return best;
+}
+
 static double run_float(const tl_walk *w, reduction what, int64_t from, int64_t to) {
     float buffer[BLOCK];
     if (what == REDUCE_MAX) {
@@ -46,8 +68,7 @@ static double run_float(const tl_walk *w, reduction what, int64_t from, int64_t 
         for (int64_t at = from; at < to; at += BLOCK) {
             int64_t n = tl_min_i64(BLOCK, to - at);
             const float *x = TL_K(flat_float)(w, 0, at, n, buffer);
-            for (int64_t i = 0; i < n; i++)
-                best = larger_float(best, x[i]);
+            best = run_larger(best, x, n);
         }
         return (double)best;
     }
@@ -130,7 +151,7 @@ typedef struct reduce_task {
     tl_walk reduced; /* array 0: in, over the reduced axes */
     reduction what;
     tl_compute compute;
-    int64_t per_task;
+    int64_t strip, per_task;
     int64_t part; /* elements of one partial of a single long run */
     double *partial;
 } reduce_task;
@@ -205,13 +226,14 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
         type level[LEVELS][STRIP], row[STRIP];                                                                         \
         const tl_walk *w = &r->reduced;                                                                                \
         uint64_t count = 0;                                                                                            \
+        int64_t width = r->strip;                                                                                      \
         int last = w->ndim - 1;                                                                                        \
         const char *base = NULL;                                                                                       \
         tl_walk rows = *w;                                                                                             \
         rows.data[0] = (char *)(uintptr_t)from;                                                                        \
         for (int64_t at = 0; at < w->total; at += 8) {                                                                 \
             type part[STRIP];                                                                                          \
-            for (int64_t i = 0; i < STRIP; i++)                                                                        \
+            for (int64_t i = 0; i < width; i++)                                                                        \
                 part[i] = r->what == REDUCE_MAX ? (type)-__builtin_inf() : (type)0;                                    \
             for (int64_t j = at; j < tl_min_i64(at + 8, w->total); j++) {                                              \
                 const type *x = row;                                                                                   \
@@ -229,8 +251,8 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
                 if (r->what == REDUCE_MAX)                                                                             \
                     for (int64_t i = 0; i < n; i++)                                                                    \
                         part[i] = larger(part[i], x[i]);                                                               \
-                else if (n == STRIP)                                                                                   \
-                    for (int64_t i = 0; i < STRIP; i++)                                                                \
+                else if (n == width)                                                                                   \
+                    for (int64_t i = 0; i < width; i++)                                                                \
                         part[i] += x[i];                                                                               \
                 else                                                                                                   \
                     for (int64_t i = 0; i < n; i++)                                                                    \
@@ -238,24 +260,24 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
             }                                                                                                          \
             int k = 0;                                                                                                 \
             for (; count >> k & 1u; k++)                                                                               \
-                for (int64_t i = 0; i < STRIP; i++)                                                                    \
+                for (int64_t i = 0; i < width; i++)                                                                    \
                     part[i] = r->what == REDUCE_MAX ? larger(level[k][i], part[i]) : level[k][i] + part[i];            \
-            memcpy(level[k], part, sizeof part);                                                                       \
+            memcpy(level[k], part, (size_t)width * sizeof *part);                                                      \
             count++;                                                                                                   \
         }                                                                                                              \
         bool any = false;                                                                                              \
-        for (int64_t i = 0; i < STRIP; i++)                                                                            \
+        for (int64_t i = 0; i < width; i++)                                                                            \
             row[i] = r->what == REDUCE_MAX ? (type)-__builtin_inf() : (type)0;                                         \
         for (int k = 0; k < LEVELS; k++)                                                                               \
             if (count >> k & 1u) {                                                                                     \
-                for (int64_t i = 0; i < STRIP; i++)                                                                    \
+                for (int64_t i = 0; i < width; i++)                                                                    \
                     row[i] = !any                    ? level[k][i]                                                     \
                              : r->what == REDUCE_MAX ? larger(level[k][i], row[i])                                     \
                                                      : level[k][i] + row[i];                                           \
                 any = true;                                                                                            \
             }                                                                                                          \
         if (r->what == REDUCE_MEAN)                                                                                    \
-            for (int64_t i = 0; i < STRIP; i++)                                                                        \
+            for (int64_t i = 0; i < width; i++)                                                                        \
                 row[i] /= (type)w->total;                                                                              \
         TL_K(store_##suffix)(r->kept.dtype[0], to, to_stride, row, n);                                                 \
     }
@@ -267,8 +289,8 @@ static void reduce_columns(void *argument, int64_t task, int thread) {
     const reduce_task *r = argument;
     const tl_walk *k = &r->kept;
     int last = k->ndim - 1;
-    int64_t strips = tl_blocks_of(k->size[last], STRIP), first = task % strips * STRIP;
-    int64_t n = tl_min_i64(STRIP, k->size[last] - first);
+    int64_t strips = tl_blocks_of(k->size[last], r->strip), first = task % strips * r->strip;
+    int64_t n = tl_min_i64(r->strip, k->size[last] - first);
     char *pointer[TL_MAX_IO];
     TL_K(walk_at)(k, task / strips * k->size[last] + first, pointer);
     if (r->compute == TL_COMPUTE_DOUBLE)
@@ -305,7 +327,9 @@ static void reduce(tl_kcall *call, reduction what) {
                        kept_stride == 1 && stride != 1;
         if (columns) {
             int64_t inner = r.kept.size[r.kept.ndim - 1];
-            tl_engine_run(engine, r.kept.total / inner * tl_blocks_of(inner, STRIP), reduce_columns, &r);
+            r.strip =
+                inner >= 8 * STRIP ? STRIP : STRIP / 4; /* wide ones read longer pieces, few ones feed more threads */
+            tl_engine_run(engine, r.kept.total / inner * tl_blocks_of(inner, r.strip), reduce_columns, &r);
             return;
         }
         r.per_task = tl_rows_per_task(r.reduced.total);

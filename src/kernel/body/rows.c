@@ -1,16 +1,38 @@
 /* kernel/body/rows.c: softmax, norms and cross-entropy: rows in tasks cut by shape, see rows.h for the rows themselves. */
 #include "kernel/body/body.h"
 #include "kernel/body/math.h"
+#include "kernel/body/vector.h"
 
 typedef struct tl_line {
     tl_dtype dtype;
     char *data;
     int64_t stride; /* elements */
+    bool past;      /* written past the caches: contiguous, of the compute type */
 } tl_line;
+
+#define ROW_CHUNK                                                                                                      \
+    4096 /* terms of a row that are kept, not computed twice; of doubles they fill the first-level cache */
+
+/* x = e^(x − shift) over n elements, a multiple of 16 */
+static inline void exp_all_float(float *x, int64_t n, float shift) {
+#ifdef TL_HAVE_VECTOR_MATH
+    for (int64_t i = 0; i < n; i += 16)
+        _mm512_storeu_ps(x + i, tlv_exp(_mm512_sub_ps(_mm512_loadu_ps(x + i), tlv_set(shift))));
+#else
+    TL_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        x[i] = tlm_exp(x[i] - shift);
+#endif
+}
+static inline void exp_all_double(double *x, int64_t n, double shift) {
+    TL_INDEPENDENT
+    for (int64_t i = 0; i < n; i++)
+        x[i] = tlm_exp64(x[i] - shift);
+}
 
 typedef struct tl_norm_task {
     tl_walk rows; /* forward: x, y, mean, rstd; backward: x, gradient, dx, mean, rstd */
-    bool centred, writes_dx;
+    bool centred, writes_dx, past;
     double epsilon;
     int64_t columns, per_task;
     tl_line gain, bias;
@@ -25,6 +47,8 @@ typedef struct tl_norm_task {
 #define STORE TL_K(store_float)
 #define LANES_ADD tl_lanes_add_float
 #define LANES_SUM tl_lanes_sum_float
+#define LANES_SQUARES tl_lanes_squares_float
+#define EXP_ALL exp_all_float
 #define EXP tlm_exp
 #define LOG tlm_log
 #define SQRT __builtin_sqrtf
@@ -36,6 +60,8 @@ typedef struct tl_norm_task {
 #undef STORE
 #undef LANES_ADD
 #undef LANES_SUM
+#undef LANES_SQUARES
+#undef EXP_ALL
 #undef EXP
 #undef LOG
 #undef SQRT
@@ -46,6 +72,8 @@ typedef struct tl_norm_task {
 #define STORE TL_K(store_double)
 #define LANES_ADD tl_lanes_add_double
 #define LANES_SUM tl_lanes_sum_double
+#define LANES_SQUARES tl_lanes_squares_double
+#define EXP_ALL exp_all_double
 #define EXP tlm_exp64
 #define LOG tlm_log64
 #define SQRT __builtin_sqrt
@@ -53,11 +81,17 @@ typedef struct tl_norm_task {
 
 /* A row's line of array `a` of a walk over rows. */
 static tl_line line_at(const tl_walk *rows, int a, char *const pointer[], int64_t stride) {
-    return (tl_line){rows->dtype[a], pointer[a], stride};
+    return (tl_line){rows->dtype[a], pointer[a], stride, false};
 }
 
 static int64_t last_stride(const tl_array *a) {
     return a->ndim == 0 || a->size[a->ndim - 1] == 1 ? 1 : a->stride[a->ndim - 1];
+}
+
+/* Written past the caches: by size alone. */
+static bool goes_past(const tl_array *y, int64_t elements) {
+    bool own = y->dtype == TL_F32 || y->dtype == TL_F64;
+    return own && last_stride(y) == 1 && elements * tl_bytes_of(y->dtype) >= TL_PAST_CACHE;
 }
 
 static tl_engine *engine_for(const tl_kcall *call, int64_t elements) {
@@ -70,7 +104,7 @@ typedef struct softmax_task {
     tl_walk rows;
     int64_t columns, per_task, stride[3], rows_in_matrix;
     double scale;
-    bool causal;
+    bool causal, past;
 } softmax_task;
 
 static void softmax_rows(void *argument, int64_t task, int thread) {
@@ -82,6 +116,7 @@ static void softmax_rows(void *argument, int64_t task, int thread) {
         TL_K(walk_at)(&t->rows, at, pointer);
         tl_line y = line_at(&t->rows, 0, pointer, t->stride[0]), x = line_at(&t->rows, 1, pointer, t->stride[1]);
         int64_t seen = t->columns;
+        y.past = t->past;
         if (t->causal)
             seen = tl_max_i64(0, tl_min_i64(seen, at % t->rows_in_matrix + 1 + t->columns - t->rows_in_matrix));
         if (x.dtype == TL_F64)
@@ -89,6 +124,8 @@ static void softmax_rows(void *argument, int64_t task, int thread) {
         else
             softmax_row_float(&x, &y, t->columns, seen, (float)t->scale);
     }
+    if (t->past)
+        TL_K(stream_end)();
 }
 
 static void softmax_backward_rows(void *argument, int64_t task, int thread) {
@@ -117,6 +154,7 @@ static void softmax_run(tl_kcall *call, int n_array, tl_engine_task *task) {
         t.stride[a] = last_stride(array[a]);
     TL_K(walk_make)(&t.rows, array, n_array, x->ndim - 1, false);
     t.per_task = tl_rows_per_task(t.columns);
+    t.past = task == softmax_rows && goes_past(array[0], t.rows.total * t.columns);
     if (t.columns > 0)
         tl_engine_run(engine_for(call, t.rows.total * t.columns), tl_blocks_of(t.rows.total, t.per_task), task, &t);
 }
@@ -134,7 +172,8 @@ static void norm_rows(void *argument, int64_t task, int thread) {
         char *pointer[TL_MAX_IO];
         TL_K(walk_at)(&t->rows, at, pointer);
         tl_line x = line_at(&t->rows, 0, pointer, t->stride[0]), y = line_at(&t->rows, 1, pointer, t->stride[1]);
-        tl_line none = {TL_F32, NULL, 0}, mean = none, rstd = none;
+        y.past = t->past;
+        tl_line none = {TL_F32, NULL, 0, false}, mean = none, rstd = none;
         if (t->rows.n_array > 2)
             rstd = line_at(&t->rows, t->rows.n_array - 1, pointer, 1);
         if (t->rows.n_array > 3)
@@ -144,9 +183,11 @@ static void norm_rows(void *argument, int64_t task, int thread) {
         else
             norm_row_float(t, &x, &y, &mean, &rstd);
     }
+    if (t->past)
+        TL_K(stream_end)();
 }
 
-static tl_line vector_line(const tl_array *a) { return (tl_line){a->dtype, a->data, last_stride(a)}; }
+static tl_line vector_line(const tl_array *a) { return (tl_line){a->dtype, a->data, last_stride(a), false}; }
 
 static void norm_forward(tl_kcall *call, bool centred) {
     const tl_norm_attr *attr = call->attr;
@@ -162,6 +203,7 @@ static void norm_forward(tl_kcall *call, bool centred) {
     t.stride[1] = last_stride(array[1]);
     TL_K(walk_make)(&t.rows, array, n_array, x->ndim - 1, false);
     t.per_task = tl_rows_per_task(t.columns);
+    t.past = goes_past(array[1], t.rows.total * t.columns);
     tl_engine_run(engine_for(call, t.rows.total * t.columns), tl_blocks_of(t.rows.total, t.per_task), norm_rows, &t);
 }
 

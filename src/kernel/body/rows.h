@@ -1,7 +1,7 @@
 /* kernel/body/rows.h: kernels that work along the last axis, for one compute type. Included once per type, with
  *   REAL      float or double            N(name)   name_float, name_double
  *   OWN       TL_F32 or TL_F64           LOAD, STORE  the conversions of that type
- *   LANES_ADD, LANES_SUM, EXP, LOG, SQRT
+ *   LANES_ADD, LANES_SUM, LANES_SQUARES, EXP, EXP_ALL, LOG, SQRT
  * No guard: it is meant to be included more than once. */
 
 /* Part of a row as contiguous numbers: the memory itself, or loaded into `buffer`. */
@@ -14,11 +14,13 @@ static inline const REAL *N(piece)(const tl_line *line, int64_t from, int64_t n,
 }
 
 static inline REAL *N(target)(const tl_line *line, int64_t from, REAL *buffer) {
-    return line->dtype == OWN && line->stride == 1 ? (REAL *)line->data + from : buffer;
+    return line->dtype == OWN && line->stride == 1 && !line->past ? (REAL *)line->data + from : buffer;
 }
 
 static inline void N(put)(const tl_line *line, int64_t from, int64_t n, const REAL *values) {
-    if (line->dtype != OWN || line->stride != 1)
+    if (line->past)
+        TL_K(stream)(line->data + from * (int64_t)sizeof *values, (const char *)values, n * (int64_t)sizeof *values);
+    else if (line->dtype != OWN || line->stride != 1)
         STORE(line->dtype, line->data + from * line->stride * tl_bytes_of(line->dtype), line->stride, values, n);
 }
 
@@ -45,27 +47,28 @@ static int64_t N(scaled)(const tl_line *x, int64_t from, int64_t n, REAL scale, 
 }
 
 static inline void N(lanes_max)(REAL lane[16], const REAL *x, int64_t n) {
+    REAL best[16]; /* a copy, which can stay in registers */
+    memcpy(best, lane, sizeof best);
     for (int64_t j = 0; j < n; j += 16)
         for (int l = 0; l < 16; l++)
-            lane[l] = x[j + l] > lane[l] ? x[j + l] : lane[l];
+            best[l] = x[j + l] > best[l] ? x[j + l] : best[l];
+    memcpy(lane, best, sizeof best);
 }
 
-/* buffer = e^(buffer − best), added to the lanes */
+/* buffer = e^(buffer − best) over n elements, a multiple of 16; added to the lanes */
 static inline void N(exp_shifted)(REAL *buffer, int64_t n, REAL best, REAL lane[16]) {
-    TL_INDEPENDENT
-    for (int64_t i = 0; i < n; i++)
-        buffer[i] = EXP(buffer[i] - best);
+    EXP_ALL(buffer, n, best);
     LANES_ADD(lane, buffer, n);
 }
 
-/* Largest element and Σ e^(scale·x − largest) over the first n of a row; with n ≤ TL_CHUNK the terms stay in `buffer`. */
+/* Largest element and Σ e^(scale·x − largest) over the first n of a row; with n ≤ ROW_CHUNK the terms stay in `buffer`. */
 static REAL N(exp_sum)(const tl_line *x, int64_t n, REAL scale, REAL *buffer, REAL *largest) {
     REAL lane[16], best = -(REAL)__builtin_inf();
     for (int l = 0; l < 16; l++)
         lane[l] = best;
     int64_t padded = 0;
-    for (int64_t at = 0; at < n; at += TL_CHUNK) {
-        padded = N(scaled)(x, at, tl_min_i64(TL_CHUNK, n - at), scale, buffer);
+    for (int64_t at = 0; at < n; at += ROW_CHUNK) {
+        padded = N(scaled)(x, at, tl_min_i64(ROW_CHUNK, n - at), scale, buffer);
         N(lanes_max)(lane, buffer, padded);
     }
     for (int l = 0; l < 16; l++)
@@ -75,26 +78,22 @@ static REAL N(exp_sum)(const tl_line *x, int64_t n, REAL scale, REAL *buffer, RE
         lane[l] = 0;
     /* all −inf, or NaN among −inf: nothing to shift by */
     REAL shift = best == -(REAL)__builtin_inf() ? 0 : best;
-    for (int64_t at = 0; at < n; at += TL_CHUNK) {
-        if (n > TL_CHUNK)
-            padded = N(scaled)(x, at, tl_min_i64(TL_CHUNK, n - at), scale, buffer);
+    for (int64_t at = 0; at < n; at += ROW_CHUNK) {
+        if (n > ROW_CHUNK)
+            padded = N(scaled)(x, at, tl_min_i64(ROW_CHUNK, n - at), scale, buffer);
         N(exp_shifted)(buffer, padded, shift, lane);
     }
     return LANES_SUM(lane);
 }
 
 static void N(softmax_row)(const tl_line *x, const tl_line *y, int64_t columns, int64_t seen, REAL scale) {
-    REAL buffer[TL_CHUNK], best, sum = N(exp_sum)(x, seen, scale, buffer, &best);
+    REAL buffer[ROW_CHUNK], best, sum = N(exp_sum)(x, seen, scale, buffer, &best);
     REAL shift = best == -(REAL)__builtin_inf() ? 0 : best;
     REAL factor = sum == 0 ? 0 : 1 / sum;
-    for (int64_t at = 0; at < columns; at += TL_CHUNK) {
-        int64_t n = tl_min_i64(TL_CHUNK, columns - at), live = tl_max_i64(0, tl_min_i64(n, seen - at));
-        if (seen > TL_CHUNK && live > 0) {
-            int64_t padded = N(scaled)(x, at, live, scale, buffer);
-            TL_INDEPENDENT
-            for (int64_t i = 0; i < padded; i++)
-                buffer[i] = EXP(buffer[i] - shift);
-        }
+    for (int64_t at = 0; at < columns; at += ROW_CHUNK) {
+        int64_t n = tl_min_i64(ROW_CHUNK, columns - at), live = tl_max_i64(0, tl_min_i64(n, seen - at));
+        if (seen > ROW_CHUNK && live > 0)
+            EXP_ALL(buffer, N(scaled)(x, at, live, scale, buffer), shift);
         REAL *to = N(target)(y, at, buffer);
         TL_INDEPENDENT
         for (int64_t i = 0; i < live; i++)
@@ -143,11 +142,7 @@ static void N(norm_row)(const tl_norm_task *t, const tl_line *x, const tl_line *
     }
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK) {
         int64_t n = tl_min_i64(TL_CHUNK, t->columns - at);
-        const REAL *xp = N(piece)(x, at, n, a);
-        TL_INDEPENDENT
-        for (int64_t i = 0; i < n; i++)
-            d[i] = (xp[i] - mean) * (xp[i] - mean);
-        LANES_ADD(lane, d, n);
+        LANES_SQUARES(lane, N(piece)(x, at, n, a), n, mean);
     }
     REAL rstd = 1 / SQRT(LANES_SUM(lane) / count + (REAL)t->epsilon);
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK) {
@@ -216,7 +211,7 @@ static void N(norm_backward_row)(const tl_norm_task *t, const tl_line line[], RE
 
 /* The blocks' partial sums, added in order. */
 static void N(norm_collect)(const tl_array *out, const REAL *partial, int64_t blocks, int64_t columns) {
-    tl_line line = {out->dtype, out->data, out->stride[0]};
+    tl_line line = {out->dtype, out->data, out->stride[0], false};
     for (int64_t at = 0; at < columns; at += TL_CHUNK) {
         REAL sum[TL_CHUNK] = {0};
         int64_t n = tl_min_i64(TL_CHUNK, columns - at);
@@ -233,7 +228,7 @@ static void N(norm_collect)(const tl_array *out, const REAL *partial, int64_t bl
 /* ---- cross-entropy ---- */
 
 static void N(log_sum_exp_row)(const tl_line *x, int64_t columns, const tl_line *lse) {
-    REAL buffer[TL_CHUNK], best, sum = N(exp_sum)(x, columns, 1, buffer, &best);
+    REAL buffer[ROW_CHUNK], best, sum = N(exp_sum)(x, columns, 1, buffer, &best);
     bool finite = best > -(REAL)__builtin_inf();
     N(set)(lse, 0, finite ? best + LOG(sum) : sum == sum ? best : sum);
 }

@@ -111,7 +111,7 @@ typedef union buffer {
 
 #define MAX_EACH 6
 #define PAST_STEP                                                                                                      \
-    128 /* elements at a time: longer runs of stores leave the reads waiting (measured: 128 to 256 is best) */
+    512 /* elements at a time: longer runs of stores leave the reads waiting (measured: 128 to 256 is best) */
 
 typedef struct each {
     tl_walk walk;
@@ -147,7 +147,7 @@ static void each_run(const each *e, int64_t n, char *pointer[], buffer *buffers,
     const tl_walk *w = &e->walk;
     int inner = w->ndim - 1;
     void *operand[MAX_EACH];
-    int64_t step = e->past ? PAST_STEP : e->all_direct ? n : TL_CHUNK;
+    int64_t step = e->past ? (w->n_array > 2 ? 128 : PAST_STEP) : e->all_direct ? n : TL_CHUNK;
     for (int64_t at = 0; at < n; at += step) {
         int64_t count = tl_min_i64(step, n - at);
         for (int a = 0; a < w->n_array; a++) {
