@@ -48,11 +48,14 @@ void TL_K(walk_make)(tl_walk *walk, const tl_array *const array[], int n_array, 
     }
 }
 
+/* An array without elements may have no memory, and C knows no step from a null pointer. */
+static char *moved(const char *from, int64_t bytes) { return (char *)((uintptr_t)from + (uintptr_t)bytes); }
+
 void TL_K(walk_at)(const tl_walk *walk, int64_t position, char *pointer[]) {
     int64_t index[TL_MAX_NDIM];
     if (walk->ndim == 1) {
         for (int a = 0; a < walk->n_array; a++)
-            pointer[a] = walk->data[a] + position * walk->stride[a][0] * walk->bytes[a];
+            pointer[a] = moved(walk->data[a], position * walk->stride[a][0] * walk->bytes[a]);
         return;
     }
     for (int d = walk->ndim - 1; d >= 0; d--) {
@@ -63,7 +66,7 @@ void TL_K(walk_at)(const tl_walk *walk, int64_t position, char *pointer[]) {
         int64_t offset = 0;
         for (int d = 0; d < walk->ndim; d++)
             offset += index[d] * walk->stride[a][d];
-        pointer[a] = walk->data[a] + offset * walk->bytes[a];
+        pointer[a] = moved(walk->data[a], offset * walk->bytes[a]);
     }
 }
 
