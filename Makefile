@@ -68,10 +68,11 @@ HEADERS := $(wildcard include/tally/*.h)
 MAN_PAGES := $(wildcard man/*.1)
 
 # One body, compiled once per instruction set; the table is chosen at run time.
-ISAS := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512)
+ISAS := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512) $(if $(filter aarch64,$(MACHINE)),neon)
 ISA_FLAGS_portable :=
 ISA_FLAGS_tiny := -DTL_TASK_ELEMENTS=16
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
+ISA_FLAGS_neon := -march=armv8-a+simd
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
 
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) \
@@ -100,7 +101,7 @@ say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $1 '$@';)
 .SECONDARY: $(GENERATED)
 .SUFFIXES:
 .PHONY: all conformance conformance-run examples demo demo-run test test-run build-tests test-exhaustive test-exhaustive-run \
-  test-asan test-tsan bench bench-run lint fuzz fuzz-run install uninstall \
+  test-asan test-tsan bench bench-run neon neon-run lint fuzz fuzz-run install uninstall \
   clean wasm wasm-run help packages FORCE
 
 all: $(TALLY) $(BUILD)/libtally.a $(SHARED)
@@ -243,10 +244,34 @@ test-tsan: packages
 
 bench:
 	@sh tools/install-packages.sh build $(CC_SECTION)
+	@sh tools/install-packages.sh bench || echo 'bench: no PyTorch to compare with; ours alone'
 	$(SUBMAKE) bench-run
 
 bench-run: all $(BENCHES)
 	@for program in $(BENCHES); do echo "== $$program"; $$program || exit 1; done
+
+# Every kernel body for 64-bit ARM, with warnings as errors, on any machine: it shows that NEON's table compiles.
+neon:
+	@sh tools/install-packages.sh neon
+	$(SUBMAKE) neon-run
+
+NEON_OBJECTS := $(foreach isa,portable neon,$(BODY_SOURCES:src/kernel/body/%.c=$(BUILD)/neon/$(isa)/%.o)) \
+  $(patsubst %.c,$(BUILD)/neon/%.o,$(wildcard src/kernel/*.c))
+NEON_CC := clang-14 --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include
+
+neon-run: $(NEON_OBJECTS)
+	@echo "ok neon: $(words $(NEON_OBJECTS)) objects for aarch64"
+
+define neon_rule
+$(BUILD)/neon/$1/%.o: src/kernel/body/%.c Makefile
+	@mkdir -p $$(@D)
+	$$(call say,NEON)$(NEON_CC) -std=c11 -D_GNU_SOURCE -O3 $(WARNINGS) $(FLOATING) $(ISA_FLAGS_$1) -DTL_ISA=$1 $$(DEPENDENCIES) -Iinclude -Isrc -c $$< -o $$@
+endef
+$(foreach isa,portable neon,$(eval $(call neon_rule,$(isa))))
+
+$(BUILD)/neon/src/%.o: src/%.c Makefile
+	@mkdir -p $(@D)
+	$(call say,NEON)$(NEON_CC) -std=c11 -D_GNU_SOURCE -O2 $(WARNINGS) $(FLOATING) $(DEPENDENCIES) -Iinclude -Isrc -c $< -o $@
 
 lint:
 	@sh tools/install-packages.sh build lint
@@ -328,7 +353,8 @@ help:
 	@echo 'make test-exhaustive  every float32 to every narrower format, on every instruction set (minutes)'
 	@echo 'make lint       formatting, static analysis, layers, banned calls, sizes'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
-	@echo 'make bench      benchmarks'
+	@echo 'make bench      benchmarks, beside PyTorch where it can be had'
+	@echo 'make neon       the kernels compiled for 64-bit ARM (they do not run here)'
 	@echo 'make examples   examples/*.c'
 	@echo 'make wasm       the planner core for the page: build/tally-core.wasm'
 	@echo 'make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
@@ -337,4 +363,4 @@ help:
 
 FORCE:
 
--include $(shell find $(addprefix $(BUILD)/,obj wasm bench examples bin) -name '*.d' 2>/dev/null)
+-include $(shell find $(addprefix $(BUILD)/,obj wasm neon bench examples bin) -name '*.d' 2>/dev/null)

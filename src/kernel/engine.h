@@ -53,11 +53,13 @@ void tl_product_reference_portable(const tl_product *product);
 void tl_product_reference_avx2(const tl_product *product);
 void tl_product_reference_avx512(const tl_product *product);
 void tl_product_reference_tiny(const tl_product *product);
+void tl_product_reference_neon(const tl_product *product);
 
 /* body/body_table.c, one per instruction set; the reference product and the plain engine are in each. */
 extern const tl_kernels tl_kernels_table_portable;
 extern const tl_kernels tl_kernels_table_avx2;
 extern const tl_kernels tl_kernels_table_avx512;
 extern const tl_kernels tl_kernels_table_tiny; /* in the tests alone: portable, with tasks of 16 elements */
+extern const tl_kernels tl_kernels_table_neon; /* 64-bit ARM */
 
 #endif

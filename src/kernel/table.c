@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__) && !defined(TL_PORTABLE_ONLY)
 #define TL_HAVE_X86 1
+#elif defined(__aarch64__) && !defined(TL_PORTABLE_ONLY)
+#define TL_HAVE_NEON 1
 #endif
 
 typedef struct candidate {
@@ -25,6 +27,9 @@ static int candidates(candidate found[3]) {
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     found[n++] = (candidate){&tl_kernels_table_avx512, avx512};
     found[n++] = (candidate){&tl_kernels_table_avx2, avx2};
+#endif
+#ifdef TL_HAVE_NEON
+    found[n++] = (candidate){&tl_kernels_table_neon, true}; /* part of every 64-bit ARM processor */
 #endif
     found[n++] = (candidate){&tl_kernels_table_portable, true};
     return n;

@@ -1,5 +1,5 @@
-/* kernel/body/body.h: what every body shares. A body is compiled once per instruction set with -DTL_ISA=portable, avx2 or
- * avx512 and the flags for it; TL_K gives its symbols the suffix, so the three live side by side in one library.
+/* kernel/body/body.h: what every body shares. A body is compiled once per instruction set with -DTL_ISA=portable, avx2,
+ * avx512 or neon and the flags for it; TL_K gives its symbols the suffix, so they live side by side in one library.
  *
  * How a kernel is written here
  *   - An elementwise kernel is one loop over contiguous float (and one over contiguous double). TL_K(each) walks any

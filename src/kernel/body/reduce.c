@@ -244,6 +244,9 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
                     base = pointer[0];                                                                                 \
                 }                                                                                                      \
                 const char *memory = base + inner * w->stride[0][last] * w->bytes[0];                                  \
+                /* pieces of rows far apart: no processor guesses the next ones */                                     \
+                for (int64_t i = 0; from_stride == 1 && i < n; i += 64 / (int64_t)sizeof(type))                        \
+                    __builtin_prefetch(memory + 8 * w->stride[0][last] * w->bytes[0] + i * w->bytes[0]);               \
                 if (w->bytes[0] == (int)sizeof(type) && from_stride == 1)                                              \
                     x = (const type *)memory;                                                                          \
                 else                                                                                                   \

@@ -13,18 +13,41 @@ typedef struct tl_line {
 #define ROW_CHUNK                                                                                                      \
     4096 /* terms of a row that are kept, not computed twice; of doubles they fill the first-level cache */
 
-/* x = e^(x − shift) over n elements, a multiple of 16 */
-static inline void exp_all_float(float *x, int64_t n, float shift) {
+/* lane[j % 16] = the larger of it and x[j]; n is a multiple of 16, and a NaN in x is passed over */
+static inline void lanes_max_float(float lane[16], const float *x, int64_t n) {
 #ifdef TL_HAVE_VECTOR_MATH
-    for (int64_t i = 0; i < n; i += 16)
-        _mm512_storeu_ps(x + i, tlv_exp(_mm512_sub_ps(_mm512_loadu_ps(x + i), tlv_set(shift))));
+    __m512 best = _mm512_loadu_ps(lane);
+    for (int64_t j = 0; j < n; j += 16)
+        best = _mm512_max_ps(_mm512_loadu_ps(x + j), best);
+    _mm512_storeu_ps(lane, best);
 #else
+    for (int64_t j = 0; j < n; j += 16)
+        for (int l = 0; l < 16; l++)
+            lane[l] = x[j + l] > lane[l] ? x[j + l] : lane[l];
+#endif
+}
+static inline void lanes_max_double(double lane[16], const double *x, int64_t n) {
+    for (int64_t j = 0; j < n; j += 16)
+        for (int l = 0; l < 16; l++)
+            lane[l] = x[j + l] > lane[l] ? x[j + l] : lane[l];
+}
+
+/* x = e^(x − shift) over n elements, a multiple of 16. `next`: what will be read next, fetched meanwhile; only a hint. */
+static inline void exp_all_float(float *x, int64_t n, float shift, const char *next) {
+#ifdef TL_HAVE_VECTOR_MATH
+    for (int64_t i = 0; i < n; i += 16) {
+        _mm_prefetch(next + 4 * i, _MM_HINT_T0);
+        _mm512_storeu_ps(x + i, tlv_exp(_mm512_sub_ps(_mm512_loadu_ps(x + i), tlv_set(shift))));
+    }
+#else
+    (void)next;
     TL_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         x[i] = tlm_exp(x[i] - shift);
 #endif
 }
-static inline void exp_all_double(double *x, int64_t n, double shift) {
+static inline void exp_all_double(double *x, int64_t n, double shift, const char *next) {
+    (void)next;
     TL_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
         x[i] = tlm_exp64(x[i] - shift);
@@ -47,6 +70,7 @@ typedef struct tl_norm_task {
 #define STORE TL_K(store_float)
 #define LANES_ADD tl_lanes_add_float
 #define LANES_SUM tl_lanes_sum_float
+#define LANES_MAX lanes_max_float
 #define LANES_SQUARES tl_lanes_squares_float
 #define EXP_ALL exp_all_float
 #define EXP tlm_exp
@@ -60,6 +84,7 @@ typedef struct tl_norm_task {
 #undef STORE
 #undef LANES_ADD
 #undef LANES_SUM
+#undef LANES_MAX
 #undef LANES_SQUARES
 #undef EXP_ALL
 #undef EXP
@@ -72,6 +97,7 @@ typedef struct tl_norm_task {
 #define STORE TL_K(store_double)
 #define LANES_ADD tl_lanes_add_double
 #define LANES_SUM tl_lanes_sum_double
+#define LANES_MAX lanes_max_double
 #define LANES_SQUARES tl_lanes_squares_double
 #define EXP_ALL exp_all_double
 #define EXP tlm_exp64

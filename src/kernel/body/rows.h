@@ -1,7 +1,7 @@
 /* kernel/body/rows.h: kernels that work along the last axis, for one compute type. Included once per type, with
  *   REAL      float or double            N(name)   name_float, name_double
  *   OWN       TL_F32 or TL_F64           LOAD, STORE  the conversions of that type
- *   LANES_ADD, LANES_SUM, LANES_SQUARES, EXP, EXP_ALL, LOG, SQRT
+ *   LANES_ADD, LANES_SUM, LANES_MAX, LANES_SQUARES, EXP, EXP_ALL, LOG, SQRT
  * No guard: it is meant to be included more than once. */
 
 /* Part of a row as contiguous numbers: the memory itself, or loaded into `buffer`. */
@@ -46,18 +46,9 @@ static int64_t N(scaled)(const tl_line *x, int64_t from, int64_t n, REAL scale, 
     return padded;
 }
 
-static inline void N(lanes_max)(REAL lane[16], const REAL *x, int64_t n) {
-    REAL best[16]; /* a copy, which can stay in registers */
-    memcpy(best, lane, sizeof best);
-    for (int64_t j = 0; j < n; j += 16)
-        for (int l = 0; l < 16; l++)
-            best[l] = x[j + l] > best[l] ? x[j + l] : best[l];
-    memcpy(lane, best, sizeof best);
-}
-
 /* buffer = e^(buffer − best) over n elements, a multiple of 16; added to the lanes */
-static inline void N(exp_shifted)(REAL *buffer, int64_t n, REAL best, REAL lane[16]) {
-    EXP_ALL(buffer, n, best);
+static inline void N(exp_shifted)(REAL *buffer, int64_t n, REAL best, REAL lane[16], const char *next) {
+    EXP_ALL(buffer, n, best, next);
     LANES_ADD(lane, buffer, n);
 }
 
@@ -69,7 +60,7 @@ static REAL N(exp_sum)(const tl_line *x, int64_t n, REAL scale, REAL *buffer, RE
     int64_t padded = 0;
     for (int64_t at = 0; at < n; at += ROW_CHUNK) {
         padded = N(scaled)(x, at, tl_min_i64(ROW_CHUNK, n - at), scale, buffer);
-        N(lanes_max)(lane, buffer, padded);
+        LANES_MAX(lane, buffer, padded);
     }
     for (int l = 0; l < 16; l++)
         best = lane[l] > best ? lane[l] : best;
@@ -81,7 +72,7 @@ static REAL N(exp_sum)(const tl_line *x, int64_t n, REAL scale, REAL *buffer, RE
     for (int64_t at = 0; at < n; at += ROW_CHUNK) {
         if (n > ROW_CHUNK)
             padded = N(scaled)(x, at, tl_min_i64(ROW_CHUNK, n - at), scale, buffer);
-        N(exp_shifted)(buffer, padded, shift, lane);
+        N(exp_shifted)(buffer, padded, shift, lane, x->data + (n + at) * (int64_t)sizeof *buffer);
     }
     return LANES_SUM(lane);
 }
@@ -93,7 +84,7 @@ static void N(softmax_row)(const tl_line *x, const tl_line *y, int64_t columns, 
     for (int64_t at = 0; at < columns; at += ROW_CHUNK) {
         int64_t n = tl_min_i64(ROW_CHUNK, columns - at), live = tl_max_i64(0, tl_min_i64(n, seen - at));
         if (seen > ROW_CHUNK && live > 0)
-            EXP_ALL(buffer, N(scaled)(x, at, live, scale, buffer), shift);
+            EXP_ALL(buffer, N(scaled)(x, at, live, scale, buffer), shift, x->data);
         REAL *to = N(target)(y, at, buffer);
         TL_INDEPENDENT
         for (int64_t i = 0; i < live; i++)

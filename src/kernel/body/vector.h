@@ -41,6 +41,20 @@ TLM __m512 tlv_exp(__m512 x) {
     return _mm512_scalef_ps(_mm512_add_ps(p, tlv_set(1.0f)), k);
 }
 
+/* e^−|y| */
+TLM __m512 tlv_exp_falling(__m512 y) {
+    __m512 c = _mm512_max_ps(tlv_set(-104.0f), _mm512_or_ps(y, tlv_set(-0.0f)));
+    __m512 k = _mm512_roundscale_ps(_mm512_mul_ps(c, tlv_set(1.44269504f)), 8);
+    __m512 r = _mm512_fnmadd_ps(k, tlv_set(0.693359375f), c);
+    r = _mm512_fnmadd_ps(k, tlv_set(-2.12194440e-4f), r);
+    __m512 p = _mm512_fmadd_ps(tlv_set(1.3951717e-03f), r, tlv_set(8.369599e-03f));
+    p = _mm512_fmadd_ps(p, r, tlv_set(4.1666187e-02f));
+    p = _mm512_fmadd_ps(p, r, tlv_set(1.6666512e-01f));
+    p = _mm512_fmadd_ps(p, r, tlv_set(0.5f));
+    p = _mm512_fmadd_ps(_mm512_mul_ps(p, r), r, r);
+    return _mm512_scalef_ps(_mm512_add_ps(p, tlv_set(1.0f)), k);
+}
+
 /* 1/d for 1 ≤ d < 2^100: the 14-bit estimate and one step of Newton's. */
 TLM __m512 tlv_reciprocal(__m512 d) {
     __m512 r = _mm512_rcp14_ps(d);
@@ -66,7 +80,7 @@ TLM __m512 tlv_tanh(__m512 x) {
 
 /* σ(y) and 1 − σ(y), neither by subtraction: e = e^−|y|, one of them is 1/(1 + e), the other e/(1 + e). */
 TLM __m512 tlv_sigmoid_rest(__m512 y, __m512 *rest) {
-    __m512 e = tlv_exp(_mm512_sub_ps(_mm512_setzero_ps(), tlv_abs(y)));
+    __m512 e = tlv_exp_falling(y);
     __m512 large = tlv_reciprocal(_mm512_add_ps(e, tlv_set(1.0f))), small = _mm512_mul_ps(e, large);
     __mmask16 negative = tlv_less(y, _mm512_setzero_ps());
     *rest = _mm512_mask_blend_ps(negative, small, large);
