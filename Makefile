@@ -70,6 +70,7 @@ MAN_PAGES := $(wildcard man/*.1)
 # One body, compiled once per instruction set; the table is chosen at run time.
 ISAS := portable $(if $(filter x86_64,$(MACHINE)),avx2 avx512) $(if $(filter aarch64,$(MACHINE)),neon)
 ISA_FLAGS_portable :=
+ISA_FLAGS_tiny := -DTL_TASK_ELEMENTS=16
 ISA_FLAGS_avx2 := -mavx2 -mfma -mf16c
 ISA_FLAGS_neon := -march=armv8-a+simd
 ISA_FLAGS_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
@@ -78,7 +79,9 @@ LIB_OBJECTS := $(LIB_SOURCES:%.c=$(BUILD)/obj/%.o) $(GENERATED:$(BUILD)/gen/%.c=
   $(foreach isa,$(ISAS),$(BODY_SOURCES:src/kernel/body/%.c=$(BUILD)/obj/body/$(isa)/%.o))
 CLI_OBJECTS := $(CLI_SOURCES:%.c=$(BUILD)/obj/%.o)
 CONFORMANCE_OBJECTS := $(CONFORMANCE_SOURCES:%.c=$(BUILD)/obj/%.o)
-HELPER_OBJECTS := $(TEST_HELPERS:%.c=$(BUILD)/obj/%.o)
+# For tests: the portable body with tasks of 16 elements, so that small cases are cut among threads too.
+TINY_OBJECTS := $(BODY_SOURCES:src/kernel/body/%.c=$(BUILD)/obj/body/tiny/%.o)
+HELPER_OBJECTS := $(TEST_HELPERS:%.c=$(BUILD)/obj/%.o) $(TINY_OBJECTS)
 TESTS := $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 BENCHES := $(BENCH_SOURCES:bench/%.c=$(BUILD)/bench/%)
 EXHAUSTIVE := $(EXHAUSTIVE_SOURCES:tests/exhaustive/%.c=$(BUILD)/exhaustive/%)
@@ -139,7 +142,7 @@ $(BUILD)/obj/body/$1/%.o: src/kernel/body/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,CC)$$(CC) $$(ALL_CFLAGS) $(BODY_OPTIMIZE) -DTL_ISA=$1 $(ISA_FLAGS_$1) $$(DEPENDENCIES) -Iinclude -Isrc -c $$< -o $$@
 endef
-$(foreach isa,$(ISAS),$(eval $(call body_rule,$(isa))))
+$(foreach isa,$(ISAS) tiny,$(eval $(call body_rule,$(isa))))
 
 # ---- linking --------------------------------------------------------------------------------------------------------
 $(BUILD)/libtally.a: $(LIB_OBJECTS) $(BUILD)/sources
@@ -286,7 +289,7 @@ fuzz-run: $(FUZZERS)
 # Measuring a machine is for a machine; reading what was measured is arithmetic.
 HOST_HW_SOURCES := $(filter-out src/hw/machine_rates.c,$(wildcard src/hw/machine*.c))
 WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base/*.c)) \
-  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/grad/*.c src/nn/*.c) \
+  $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/axes/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out $(HOST_HW_SOURCES),$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)
 WASM_OBJECTS := $(WASM_SOURCES:%.c=$(BUILD)/wasm/%.o) $(GENERATED:$(BUILD)/gen/%.c=$(BUILD)/wasm/gen/%.o) \

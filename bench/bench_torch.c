@@ -437,7 +437,7 @@ static const char *verdict(const bench_case *c, double ours, double theirs, doub
 
 /* `time` holds, sorted by round, ours, PyTorch's (0: none) and the bound. */
 static void print_row(const bench *b, const bench_case *c, double time[3][MAX_ROUNDS], const char *complaint) {
-    double best[3] = {0}, ratio[MAX_ROUNDS];
+    double best[3] = {0}, ratio[MAX_ROUNDS] = {0};
     char text[3][32], bar[32] = "", spread[48] = "-";
     for (int side = 0; side < 3; side++)
         for (int i = 0; i < b->rounds; i++)

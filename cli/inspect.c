@@ -5,11 +5,13 @@
 
 #include "model_out.h"
 #include "dtype_out.h"
+#include "npy_out.h"
 
-enum { OWN_DTYPE };
+enum { OWN_DTYPE, OWN_AS };
 
 static const struct argp_option own_options[] = {
     {"dtype", TL_OWN(OWN_DTYPE), "NAME", 0, "A number format instead of a file: bf16, f8e4m3; `all' lists them", 0},
+    {"as", TL_OWN(OWN_AS), "NAME", 0, "What an .npy holds the bits of: bf16, f8e4m3 or f8e5m2", 0},
     {0},
 };
 
@@ -180,6 +182,13 @@ static int run(tl_cli *cli) {
     if (bad)
         return cannot_read(cli, path, reason);
     tl_kind_of_file is = kind_of(head, length);
+    bool npz = strcmp(is.kind, "zip") == 0 && tl_is_npz(path);
+    if (npz)
+        return tl_npz_report(cli, path, cli->own[OWN_AS], (int64_t)about.st_size);
+    if (strcmp(is.kind, "npy") == 0)
+        return tl_npy_report(cli, path, cli->own[OWN_AS], (int64_t)about.st_size);
+    if (cli->own[OWN_AS])
+        return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is %s", path, is.words);
     if (strcmp(is.kind, "json") != 0)
         return print_kind(cli, path, is, (int64_t)about.st_size);
     tl_model model;

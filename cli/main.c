@@ -1,6 +1,7 @@
 /* cli/main.c: finds the verb and runs it. */
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <string.h>
 
@@ -64,9 +65,20 @@ static int dispatch(tl_cli *cli, int argc, char **argv) {
     return cli->help ? tl_cli_help(cli, verb) : verb->run(cli);
 }
 
+/* With 0, 1 or 2 closed (>&-) the next file opened, a checkpoint say, would be given that number and get what is printed.
+ * They are opened the wrong way round, so that writing a result there still fails and is reported. */
+static bool hold_standard_files(void) {
+    for (int file = 0; file < 3; file++)
+        if (fcntl(file, F_GETFD) == -1 && open("/dev/null", file == 0 ? O_WRONLY : O_RDONLY) != file)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv) {
     static tl_cli cli; /* zeroed; large enough that the stack is no place for it */
     cli.program = "tally";
+    if (!hold_standard_files())
+        return TL_EXIT_FAILED;
     /* The character set only: numbers keep their point whatever the country. */
     setlocale(LC_CTYPE, "");
     argp_err_exit_status = TL_EXIT_USAGE;

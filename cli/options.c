@@ -342,15 +342,22 @@ static tl_option common_of_key(int key) {
 
 /* ---- names first ---------------------------------------------------------------------------------------------- */
 
-static const struct argp_option *find_long(const struct argp_option *options, const char *name, size_t length) {
+/* *other: a second one that begins like this, else NULL. */
+static const struct argp_option *find_long(const struct argp_option *options, const char *name, size_t length,
+                                           const struct argp_option **other) {
     const struct argp_option *prefix = NULL;
+    *other = NULL;
     for (const struct argp_option *option = options; option->name || option->doc; option++) {
         if (!option->name || strncmp(option->name, name, length) != 0)
             continue;
-        if (option->name[length] == '\0')
+        if (option->name[length] == '\0') {
+            *other = NULL;
             return option;
-        if (!prefix)
-            prefix = option; /* getopt decides whether the short form is ambiguous */
+        }
+        if (prefix)
+            *other = option;
+        else
+            prefix = option;
     }
     return length ? prefix : NULL;
 }
@@ -398,9 +405,12 @@ static int scan(const tl_cli *cli, const struct argp_option *options, int argc, 
             return TL_EXIT_OK;
         if (text[1] == '-') {
             size_t length = strcspn(text + 2, "=");
-            option = find_long(options, text + 2, length);
+            const struct argp_option *other;
+            option = find_long(options, text + 2, length, &other);
             if (!option)
                 return unknown_option(cli, options, text + 2, length);
+            if (other)
+                return tl_usage(cli, "--%.*s could be --%s or --%s", (int)length, text + 2, option->name, other->name);
             attached = text[2 + length] == '=';
             if (attached && !option->arg)
                 return tl_usage(cli, "--%s takes no value", option->name);

@@ -42,14 +42,21 @@ static const struct {
                  {"³", "^3"}, {"—", "-"},  {"–", "-"},   {"±", "+-"},    {"≈", "~"},  {"÷", "/"},   {"µ", "u"},
                  {"−", "-"},  {"ᵀ", "^T"}, {"½", "1/2"}, {"σ", "sigma"}, {"ö", "o"},  {"é", "e"},   {"⊙", "*"}};
 
-/* `text` in what the terminal shows; the result is to be freed. NULL when memory ran out. */
+/* `text` in what the terminal shows, names of files among it: what would move the cursor or change colours is written
+ * out as \xNN. The result is to be freed. NULL when memory ran out. */
 static char *shown(const tl_cli *cli, const char *text) {
-    size_t size = strlen(text) * 3 + 1, at = 0;
+    size_t size = strlen(text) * 4 + 1, at = 0;
     char *result = malloc(size);
     if (!result)
         return NULL;
     while (*text) {
         unsigned char first = (unsigned char)*text;
+        int control = tl_text_control(text);
+        if (control) {
+            text += control;
+            at += (size_t)snprintf(result + at, size - at, "\\x%02x", (unsigned char)text[-1]);
+            continue;
+        }
         if (cli->utf8 || first < 128) {
             result[at++] = *text++;
             continue;

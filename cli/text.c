@@ -5,13 +5,23 @@
 
 #include "verb.h"
 
+/* U+0080 to U+009F too: U+009B begins a sequence as ESC [ does. */
+int tl_text_control(const char *text) {
+    unsigned char first = (unsigned char)text[0], second = first ? (unsigned char)text[1] : 0;
+    if (first == 0xC2 && second >= 0x80 && second < 0xA0)
+        return 2;
+    return (first > 0 && first < ' ' && first != '\n') || first == 127;
+}
+
 /* Arguments come from anyone: what would move the cursor or ring the bell is shown as \xNN. */
 static void put_safely(FILE *file, const char *text) {
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if ((*at < ' ' && *at != '\n') || *at == 127)
-            fprintf(file, "\\x%02x", *at);
+    while (*text) {
+        int control = tl_text_control(text);
+        text += control ? control : 1;
+        if (control)
+            fprintf(file, "\\x%02x", (unsigned char)text[-1]);
         else
-            fputc(*at, file);
+            fputc(text[-1], file);
     }
 }
 

@@ -203,6 +203,8 @@ void tl_out_answer(const tl_cli *cli, const char *answer, const char *rest);
 void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) TL_PRINTF(3, 4);
 /* `left`, then the text wrapped at the width in a column of its own from `indent` on. */
 void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text);
+/* How many bytes the control character at the start of `text` takes; 0: what stands there may be shown. */
+int tl_text_control(const char *text);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */

@@ -49,7 +49,8 @@ static bool multiplies(const op_case *o) {
     tl_tensor *in[TL_MAX_IO], *out[TL_MAX_IO];
     bool product = false;
     op_case_inputs(o, ctx, LAYOUT_PLAIN, 0, in);
-    if (op_case_run(o, ctx, in, out) != TL_OK)
+    tl_status status = op_case_run(o, ctx, in, out);
+    if (status != TL_OK && status != TL_ERR_DTYPE) /* a format it does not take is a case of its own */
         printf("%s: %s\n", o->op->name, tl_ctx_error(ctx)->message);
     tl_ledger_each_op(ctx, has_product, &product);
     tl_ctx_free(ctx);
@@ -325,4 +326,18 @@ void op_values_free(op_values *v) {
     for (int j = 0; j < v->n; j++)
         free(v->value[j]);
     v->n = 0;
+}
+
+double op_case_rounded(tl_dtype dtype, double v) {
+    char bytes[8];
+    if (dtype == TL_BOOL)
+        return v > 0;
+    if (!tl_dtype_is_float(dtype)) { /* whole, and within every format */
+        v = nearbyint(2 * v);
+        if (dtype == TL_U8 || dtype == TL_U16)
+            v = fabs(v);
+        return v > 100 ? 100 : v < -100 ? -100 : v;
+    }
+    store(dtype, bytes, v);
+    return load(dtype, bytes);
 }

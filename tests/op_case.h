@@ -46,4 +46,7 @@ double *op_read(const tl_tensor *t); /* as doubles; free() it */
 void op_values_read(op_values *v, tl_tensor *const out[], int n);
 void op_values_free(op_values *v);
 
+/* A value that the format holds: v rounded; for integers a small whole number made from it. */
+double op_case_rounded(tl_dtype dtype, double v);
+
 #endif

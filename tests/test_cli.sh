@@ -168,6 +168,16 @@ gives "inspect: an empty file" 0 "an empty file" inspect "$work/empty"
 run inspect "$work/broken.json"
 [ $? -eq 1 ] && grep -q 'broken.json' "$work/err" && [ ! -s "$work/out" ]
 passed_or "inspect: half a config" $?
+# f4 [2] = 1.5, -2.5 as numpy.save wrote it (version 1.0, 118 bytes of header).
+printf '\223NUMPY\001\000v\000%-117s\n\000\000\300\077\000\000\040\300' "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }" >"$work/a.npy"
+gives "inspect: an .npy" 0 "-2.5 to 1.5, mean -0.5" inspect "$work/a.npy"
+gives "inspect: an .npy's values" 0 "[ 1.5 -2.5]" inspect "$work/a.npy"
+gives_json "inspect: an .npy, JSON" '"kind":"npy","file_bytes":136,.*"dtype":"f32","shape":"\[2\]","bytes":8,.*"minimum":-2.5,"maximum":1.5,"mean":-0.5,' inspect "$work/a.npy"
+refuses "inspect: --as of a page" "--as is for an .npy" inspect "$work/page.json" --as bf16
+printf '\223NUMPY\001\000v\000%-117s\n\200\004' "{'descr': '|O', 'fortran_order': False, 'shape': (2,), }" >"$work/o.npy"
+run inspect "$work/o.npy"
+[ $? -eq 1 ] && grep -q pickle "$work/err"
+passed_or "inspect: objects are named a pickle" $?
 run inspect "$work/absent"
 [ $? -eq 1 ] && grep -q 'No such file' "$work/err"
 passed_or "inspect: an absent file" $?

@@ -254,7 +254,7 @@ static void bad_values_name_place_and_key(void **state) {
         {"1000000000000000019884624838656", "beyond 64 bits"},
         {"1e999", "\"n_layer\" is 1e999"},
         {"9223372036854775807", "9223372036854775807"},
-        {"1000001", "from 1 to 1000000"},
+        {"1025", "from 1 to 1024"},
     };
     char text[512];
     (void)state;
@@ -264,7 +264,7 @@ static void bad_values_name_place_and_key(void **state) {
             "{\n \"model_type\": \"gpt2\",\n \"n_layer\": %s, \"n_embd\": 768, \"n_head\": 12, \"vocab_size\": 50257}",
             cases[i].value);
         refuses(text, cases[i].says);
-        if (strstr(cases[i].says, "missing") == NULL && strstr(cases[i].says, "1000000") == NULL &&
+        if (strstr(cases[i].says, "missing") == NULL && strstr(cases[i].says, "from 1 to") == NULL &&
             strcmp(cases[i].value, "9223372036854775807") != 0)
             refuses(text, "x.json:3:13:");
     }
@@ -281,7 +281,7 @@ static void bad_values_name_place_and_key(void **state) {
             "does not divide n_embd 770");
     refuses("{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_embd\":4611686018427387904,\"n_head\":1,\"vocab_size\":9}",
             "beyond 64 bits");
-    refuses("{\"model_type\":\"gpt2\",\"n_layer\":1000000,\"n_embd\":274877906944,\"n_head\":1,\"vocab_size\":9}",
+    refuses("{\"model_type\":\"gpt2\",\"n_layer\":1000,\"n_embd\":274877906944,\"n_head\":1,\"vocab_size\":9}",
             "63 bits");
     refuses("{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"d_model\":64}",
             "\"d_model\" is another family's name; llama reads \"hidden_size\"");

@@ -10,6 +10,7 @@
 #include "tally/account.h"
 #include "tally/grad.h"
 #include "tally/ops.h"
+#include "tally/views.h"
 
 #include <string.h>
 
@@ -244,6 +245,225 @@ static void dims_keep_formulas_and_names(void **state) {
     tl_ctx_free(ctx);
 }
 
+static void more_views_see_what_they_should(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    tl_tensor *x = counting(ctx, TL_SHAPE(ctx, D(2), D(3), D(4)));
+    tl_ledger_step_begin(ctx);
+    EXPECT(tl_select(x, 1, -1), 8, 9, 10, 11, 20, 21, 22, 23);
+    EXPECT(tl_select(tl_select(tl_select(x, 0, 1), 0, 0), 0, 2), 14);
+    tl_tensor *m = tl_select(x, 0, 0);
+    EXPECT(tl_flip(m, ((int[]){1}), 1), 3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8);
+    EXPECT(tl_flip(m, NULL, 0), 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    EXPECT(tl_flip(tl_flip(m, NULL, 0), ((int[]){0}), 1), 3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8);
+    EXPECT(tl_diagonal(m, 0, 0, 1), 0, 5, 10);
+    EXPECT(tl_diagonal(m, 1, 0, 1), 1, 6, 11);
+    EXPECT(tl_diagonal(m, -1, 0, 1), 4, 9);
+    EXPECT(tl_diagonal(m, 1, 1, 0), 4, 9); /* numpy: the offset is along the second axis named */
+    EXPECT(tl_diagonal(x, 0, 0, 2), 0, 13, 4, 17, 8, 21);
+    assert_int_equal(tl_tensor_count(tl_diagonal(m, 4, 0, 1)), 0);
+    assert_int_equal(tl_tensor_count(tl_diagonal(m, -100, 0, 1)), 0);
+    tl_tensor *line = tl_select(m, 0, 0);
+    EXPECT(tl_unfold(line, 0, D(2), 1), 0, 1, 1, 2, 2, 3);
+    EXPECT(tl_unfold(line, 0, D(3), 2), 0, 1, 2);
+    EXPECT(tl_unfold(m, 0, D(2), 1), 0, 4, 1, 5, 2, 6, 3, 7, 4, 8, 5, 9, 6, 10, 7, 11);
+    EXPECT(tl_as_strided(x, TL_SHAPE(ctx, D(2), D(3)), ((int64_t[]){-5, 2}), 7), 7, 9, 11, 2, 4, 6);
+    EXPECT(tl_as_strided(line, TL_SHAPE(ctx, D(2), D(2)), ((int64_t[]){0, 23}), 0), 0, 23, 0, 23); /* the storage's */
+    EXPECT(tl_as_strided(x, TL_SHAPE(ctx, D(5)), ((int64_t[]){-1}), 4), 4, 3, 2, 1, 0);
+    tl_tensor *wide = tl_unsqueeze(tl_unsqueeze(line, 0), -1);
+    assert_int_equal(tl_tensor_ndim(wide), 3);
+    assert_int_equal(tl_tensor_size(wide, 1), 4);
+    assert_int_equal(tl_tensor_ndim(tl_squeeze(tl_squeeze(wide, -1), 0)), 1);
+    assert_int_equal(tl_ledger_allocations(ctx), 0); /* views are free */
+    assert_int_equal(tl_ctx_status(ctx), TL_OK);
+    tl_ctx_free(ctx);
+}
+
+static void more_views_refuse_what_is_outside(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    tl_tensor *x = counting(ctx, TL_SHAPE(ctx, D(3), D(4)));
+    refused(ctx, tl_select(x, 0, 3), TL_ERR_SHAPE, "index 3 leaves axis 0");
+    refused(ctx, tl_select(x, 0, -4), TL_ERR_SHAPE, "index -4 leaves axis 0");
+    refused(ctx, tl_select(x, 2, 0), TL_ERR_SHAPE, "axis 2");
+    refused(ctx, tl_select(tl_empty(ctx, TL_F32, TL_SHAPE(ctx, D(0)), TL_DATA), 0, 0), TL_ERR_SHAPE, "size is 0");
+    refused(ctx, tl_flip(x, ((int[]){0, -2}), 2), TL_ERR_SHAPE, "twice");
+    refused(ctx, tl_flip(x, ((int[]){0}), 9), TL_ERR_ARGUMENT, "9 axes");
+    refused(ctx, tl_squeeze(x, 0), TL_ERR_SHAPE, "has size 3");
+    refused(ctx, tl_unsqueeze(x, 3), TL_ERR_SHAPE, "-3 to 2");
+    refused(ctx, tl_diagonal(x, 0, 1, -1), TL_ERR_SHAPE, "axis 1 with itself");
+    refused(ctx, tl_unfold(x, 1, D(5), 1), TL_ERR_SHAPE, "a size of 1 to 4");
+    refused(ctx, tl_unfold(x, 1, D(2), 0), TL_ERR_SHAPE, "a step of at least 1");
+    refused(ctx, tl_unfold(x, 1, D(0), 1), TL_ERR_SHAPE, "a size of 1 to 4");
+    tl_shape pair = TL_SHAPE(ctx, D(2)), huge = TL_SHAPE(ctx, D(INT64_C(1) << 40));
+    refused(ctx, tl_as_strided(x, pair, ((int64_t[]){12}), 0), TL_ERR_SHAPE, "elements 0 to 12");
+    refused(ctx, tl_as_strided(x, pair, ((int64_t[]){-1}), 0), TL_ERR_SHAPE, "elements -1 to 0");
+    refused(ctx, tl_as_strided(x, pair, ((int64_t[]){1}), -1), TL_ERR_SHAPE, "elements -1 to 0");
+    refused(ctx, tl_as_strided(x, pair, ((int64_t[]){INT64_MAX}), 1), TL_ERR_SHAPE, "holds 12");
+    refused(ctx, tl_as_strided(x, huge, ((int64_t[]){INT64_C(1) << 40}), 0), TL_ERR_SHAPE, "holds 12");
+    refused(ctx, tl_as_strided(x, pair, ((int64_t[]){1}), INT64_MAX), TL_ERR_SHAPE, "holds 12");
+    refused(ctx, tl_as_strided(x, pair, ((int64_t[]){1}), INT64_MIN), TL_ERR_SHAPE, "holds 12");
+    assert_int_equal(tl_tensor_count(tl_as_strided(x, TL_SHAPE(ctx, D(0)), ((int64_t[]){99}), 99)), 0);
+    tl_tensor *deep = counting(ctx, TL_SHAPE(ctx, D(1), D(1), D(1), D(1), D(1), D(1), D(1), D(2)));
+    refused(ctx, tl_unsqueeze(deep, 0), TL_ERR_SHAPE, "8 axes already");
+    refused(ctx, tl_unfold(deep, 7, D(1), 1), TL_ERR_SHAPE, "8 axes already");
+    tl_ctx_free(ctx);
+}
+
+/* Every window adds its ones: an element counts the windows it is in. */
+static void overlapping_gradients_are_added(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    tl_tensor *x = counting(ctx, TL_SHAPE(ctx, D(6)));
+    tl_tensor_require_grad(x, true);
+    assert_int_equal(tl_record(ctx, true), TL_OK);
+    assert_int_equal(tl_backward(ctx, tl_sum(tl_unfold(x, 0, D(3), 1), NULL, 0, false), 1), TL_OK);
+    EXPECT(tl_tensor_grad(x), 1, 2, 3, 3, 2, 1);
+    tl_tensor_clear_grad(x);
+    tl_tensor *twice = tl_as_strided(x, TL_SHAPE(ctx, D(2), D(3)), ((int64_t[]){0, -2}), 5);
+    assert_int_equal(tl_backward(ctx, tl_sum(twice, NULL, 0, false), 1), TL_OK);
+    EXPECT(tl_tensor_grad(x), 0, 2, 0, 2, 0, 2);
+    refused(ctx, tl_as_strided(tl_flip(x, NULL, 0), TL_SHAPE(ctx, D(2)), ((int64_t[]){1}), 0), TL_ERR_UNSUPPORTED,
+            "not contiguous");
+    tl_tensor *part = tl_slice(x, 0, 2, D(2), 1);
+    refused(ctx, tl_as_strided(part, TL_SHAPE(ctx, D(3)), ((int64_t[]){1}), 2), TL_ERR_UNSUPPORTED, "nowhere to go");
+    tl_tensor_clear_grad(x);
+    part = tl_as_strided(part, TL_SHAPE(ctx, D(2)), ((int64_t[]){-1}), 3);
+    EXPECT(part, 3, 2);
+    assert_int_equal(tl_backward(ctx, tl_sum(part, NULL, 0, false), 1), TL_OK);
+    EXPECT(tl_tensor_grad(x), 0, 0, 1, 1, 0, 0);
+    tl_ctx_free(ctx);
+}
+
+/* Which elements a view meets, by walking it. */
+static void mark(const tl_tensor *t, unsigned char *met) {
+    int64_t index[TL_MAX_NDIM] = {0}, count = tl_tensor_count(t);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = tl_tensor_offset(t);
+        for (int d = 0; d < tl_tensor_ndim(t); d++)
+            at += index[d] * tl_tensor_stride(t, d);
+        assert_in_range(at, 0, 63);
+        met[at] = 1;
+        for (int d = tl_tensor_ndim(t) - 1; d >= 0 && ++index[d] == tl_tensor_size(t, d); d--)
+            index[d] = 0;
+    }
+}
+
+static tl_tensor *any_view(tl_ctx *ctx, tl_tensor *x, uint64_t *seed) {
+    for (;;) {
+        int64_t stride[3];
+        tl_shape shape = {.ndim = (int)tl_sample_below(seed, 4)};
+        for (int i = 0; i < shape.ndim; i++) {
+            shape.dim[i] = D(tl_sample_below(seed, 16) ? 1 + tl_sample_below(seed, 5) : 0);
+            stride[i] = tl_sample_below(seed, 25) - 12;
+        }
+        tl_tensor *view = tl_as_strided(x, shape, stride, tl_sample_below(seed, 64));
+        if (view)
+            return view;
+        tl_ctx_clear_error(ctx);
+    }
+}
+
+static void overlap_is_exact(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    tl_tensor *x = counting(ctx, TL_SHAPE(ctx, D(64)));
+    uint64_t seed = 5;
+    int met_some = 0, met_none = 0;
+    for (int k = 0; k < 4000; k++) {
+        tl_scope_begin(ctx);
+        tl_tensor *a = any_view(ctx, x, &seed), *b = any_view(ctx, x, &seed);
+        unsigned char in_a[64] = {0}, in_b[64] = {0};
+        bool want = false;
+        mark(a, in_a);
+        mark(b, in_b);
+        for (int i = 0; i < 64; i++)
+            want |= in_a[i] && in_b[i];
+        assert_int_equal(tl_tensors_overlap(a, b), want);
+        assert_int_equal(tl_tensors_overlap(b, a), want);
+        (*(want ? &met_some : &met_none))++;
+        tl_scope_end(ctx);
+    }
+    assert_true(met_some > 300 && met_none > 300);
+    tl_tensor *other = counting(ctx, TL_SHAPE(ctx, D(64)));
+    assert_false(tl_tensors_overlap(x, other));
+    assert_false(tl_tensors_overlap(x, NULL));
+    assert_true(tl_tensors_overlap(x, x));
+    /* Columns of one matrix lie within each other's range and share nothing; odd and even elements likewise. */
+    tl_tensor *m = tl_view(x, TL_SHAPE(ctx, D(8), D(8)));
+    assert_false(tl_tensors_overlap(tl_slice(m, 1, 0, D(4), 1), tl_slice(m, 1, 4, D(4), 1)));
+    assert_false(tl_tensors_overlap(tl_slice(x, 0, 0, D(32), 2), tl_slice(x, 0, 1, D(32), 2)));
+    assert_true(tl_tensors_overlap(tl_slice(x, 0, 0, D(22), 3), tl_slice(x, 0, 1, D(32), 2)));
+    tl_ctx_free(ctx);
+    ctx = meta(); /* sizes beyond 32 bits */
+    tl_tensor *big = tl_empty(ctx, TL_U8, TL_SHAPE(ctx, D(INT64_C(1) << 40), D(2)), TL_DATA);
+    assert_false(tl_tensors_overlap(tl_select(big, 1, 0), tl_select(big, 1, 1)));
+    assert_true(tl_tensors_overlap(tl_select(big, 1, 0), tl_flip(tl_select(big, 1, 0), NULL, 0)));
+    tl_ctx_free(ctx);
+}
+
+static void results_are_written_into_tensors(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    tl_tensor *a = counting(ctx, TL_SHAPE(ctx, D(2), D(3))), *b = counting(ctx, TL_SHAPE(ctx, D(3)));
+    tl_tensor *out = tl_copy(a), *two = tl_fill(tl_copy(a), 2);
+    tl_ledger_step_begin(ctx);
+    uint32_t version = tl_tensor_version(out);
+    tl_tensor *y = tl_add_into(out, a, b);
+    EXPECT(y, 0, 2, 4, 3, 5, 7);
+    EXPECT(out, 0, 2, 4, 3, 5, 7);
+    assert_int_equal(tl_tensor_version(out), version + 1);
+    EXPECT(tl_mul_into(out, out, out), 0, 4, 16, 9, 25, 49); /* exactly itself, twice */
+    EXPECT(tl_sub_into(out, out, b), 0, 3, 14, 9, 24, 47);
+    EXPECT(tl_neg_into(tl_transpose(out, 0, 1), tl_transpose(out, 0, 1)), 0, -9, -3, -24, -14, -47); /* along strides */
+    EXPECT(tl_relu_into(out, out), 0, 0, 0, 0, 0, 0);
+    EXPECT(tl_copy_into(out, tl_flip(a, NULL, 0)), 5, 4, 3, 2, 1, 0);
+    EXPECT(tl_div_into(two, out, two), 2.5, 2, 1.5, 1, 0.5, 0);
+    assert_int_equal(tl_ledger_allocations(ctx), 0);
+    tl_counts counts; /* one operation an element and op: add, mul, sub, neg, div */
+    tl_ledger_counts(ctx, TL_PHASE_ALL, &counts);
+    assert_int_equal(counts.ops, 7);
+    assert_int_equal(tl_ctx_status(ctx), TL_OK);
+    tl_ctx_free(ctx);
+}
+
+extern const tl_op tl_op_select, tl_op_matmul;
+
+static void wrong_writes_into_tensors_are_refused(void **state) {
+    (void)state;
+    tl_ctx *ctx = cpu();
+    tl_tensor *a = counting(ctx, TL_SHAPE(ctx, D(3), D(3))), *row = counting(ctx, TL_SHAPE(ctx, D(3)));
+    refused(ctx, tl_add_into(row, a, row), TL_ERR_SHAPE, "the result is f32[3, 3]");
+    refused(ctx, tl_add_into(tl_empty(ctx, TL_F64, TL_SHAPE(ctx, D(3), D(3)), TL_WORK), a, a), TL_ERR_SHAPE, "f64");
+    refused(ctx, tl_add_into(tl_expand(row, TL_SHAPE(ctx, D(3), D(3))), a, a), TL_ERR_STATE, "several indices");
+    refused(ctx, tl_neg_into(tl_transpose(a, 0, 1), a), TL_ERR_STATE, "also reads");
+    refused(ctx, tl_add_into(a, a, tl_select(a, 0, 0)), TL_ERR_STATE, "input 1");
+    refused(ctx, tl_neg_into(tl_flip(row, NULL, 0), row), TL_ERR_STATE, "also reads");
+    refused(ctx, tl_copy_into(a, a), TL_ERR_STATE, "only an elementwise op");
+    refused(ctx, tl_copy_into(tl_transpose(a, 0, 1), tl_copy(a)), TL_ERR_UNSUPPORTED, "not contiguous");
+    struct {
+        int axis;
+        int64_t index;
+    } attr = {0, 0};
+    refused(ctx, tl_run_into(&tl_op_select, &a, 1, &attr, row, TL_HERE), TL_ERR_UNSUPPORTED, "one new output");
+    tl_causal causal = TL_CAUSAL_NONE;
+    tl_tensor *both[] = {a, a}, *c = tl_copy(a);
+    refused(ctx, tl_run_into(&tl_op_matmul, both, 2, &causal, a, TL_HERE), TL_ERR_STATE, "in place");
+    EXPECT(tl_run_into(&tl_op_matmul, both, 2, &causal, c, TL_HERE), 15, 18, 21, 42, 54, 66, 69, 90, 111);
+    /* Parts of one storage that do not meet are no conflict. */
+    EXPECT(tl_add_into(tl_select(a, 0, 0), tl_select(a, 0, 1), tl_select(a, 0, 2)), 9, 11, 13);
+    tl_tensor *p = counting(ctx, TL_SHAPE(ctx, D(3)));
+    tl_tensor_require_grad(p, true);
+    assert_int_equal(tl_record(ctx, true), TL_OK);
+    refused(ctx, tl_mul_into(row, p, p), TL_ERR_STATE, "recorded expression");
+    refused(ctx, tl_neg_into(p, row), TL_ERR_STATE, "recorded expression");
+    tl_tensor *kept = tl_copy(row), *y = tl_mul(p, kept);
+    assert_non_null(y);
+    refused(ctx, tl_neg_into(kept, row), TL_ERR_STATE, "backward still needs");
+    assert_non_null(tl_neg_into(row, row)); /* nobody's */
+    tl_ctx_free(ctx);
+}
+
 static void nothing_in_gives_nothing_out(void **state) {
     (void)state;
     tl_ctx *ctx = cpu();
@@ -252,6 +472,10 @@ static void nothing_in_gives_nothing_out(void **state) {
     assert_null(tl_reshape(NULL, TL_SHAPE(ctx, D(1))));
     assert_null(tl_permute(NULL, NULL));
     assert_null(tl_sum(NULL, NULL, 0, false));
+    assert_null(tl_select(NULL, 0, 0));
+    assert_null(tl_flip(NULL, NULL, 0));
+    assert_null(tl_as_strided(NULL, TL_SHAPE(ctx, D(1)), ((int64_t[]){1}), 0));
+    assert_null(tl_add_into(NULL, NULL, NULL));
     assert_null(tl_contiguous(NULL));
     assert_null(tl_cast(NULL, TL_F64));
     assert_null(tl_normal(NULL, 0, 1, "x", 0));
@@ -296,6 +520,12 @@ int main(void) {
         cmocka_unit_test(writes_are_counted_and_seen_by_views),
         cmocka_unit_test(saved_tensors_cannot_be_written),
         cmocka_unit_test(dims_keep_formulas_and_names),
+        cmocka_unit_test(more_views_see_what_they_should),
+        cmocka_unit_test(more_views_refuse_what_is_outside),
+        cmocka_unit_test(overlapping_gradients_are_added),
+        cmocka_unit_test(overlap_is_exact),
+        cmocka_unit_test(results_are_written_into_tensors),
+        cmocka_unit_test(wrong_writes_into_tensors_are_refused),
         cmocka_unit_test(nothing_in_gives_nothing_out),
         cmocka_unit_test(accessors_take_no_tensor),
     };

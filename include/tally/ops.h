@@ -7,6 +7,8 @@
 #ifndef TALLY_OPS_H
 #define TALLY_OPS_H
 
+#include "tally/ops_elementwise.h"
+#include "tally/ops_reduce.h"
 #include "tally/tensor.h"
 
 #ifdef __cplusplus
@@ -61,7 +63,7 @@ tl_tensor *tl_silu_(tl_tensor *x, const char *site);
 /* ---- reductions over the axes in `axes` (n of them; negative allowed; n = 0: all) ---- */
 tl_tensor *tl_sum_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* of integers, bool: i64 */
 tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
-tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* no gradient */
+tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* as tl_min */
 tl_tensor *tl_argmax_(tl_tensor *x, const char *site);     /* i64, along the last axis, first of equals; no gradient */
 tl_tensor *tl_square_sum_(tl_tensor *x, const char *site); /* Σx² in f64, one element; no gradient */
 

@@ -126,8 +126,11 @@ tl_status tl_arena_plan_make(tl_ctx *ctx, tl_arena_plan *plan) {
     tl_host_free(ctx, plan->offset, (size_t)p.offset_capacity * sizeof *plan->offset);
     plan->event = offset ? event : NULL;
     plan->offset = offset;
-    if (!offset)
+    if (ctx->error.status != TL_OK) { /* from before, perhaps: a caller who sees an error frees nothing */
+        tl_host_free(ctx, plan->event, (size_t)plan->event_count * sizeof *plan->event);
+        tl_host_free(ctx, plan->offset, (size_t)plan->count * sizeof *plan->offset);
         memset(plan, 0, sizeof *plan);
+    }
     return ctx->error.status;
 }
 

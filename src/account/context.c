@@ -32,6 +32,8 @@ void tl_ctx_free(tl_ctx *ctx) {
         return;
     if (ctx->tape_hooks)
         ctx->tape_hooks->close(ctx);
+    if (ctx->axes)
+        ctx->axes_close(ctx);
     if (ctx->engine)
         ctx->kernels->engine_close(ctx->engine);
     tl_ledger_detach(ctx);

@@ -53,6 +53,12 @@ static tl_status check_start(const char *text, size_t length, const char *quoted
                        "%s: is %s; a model is read from its Hugging Face config.json, a JSON object", quoted, what);
     if (text[i] != '{')
         return tl_fail(error, TL_ERR_FORMAT, "%s: is no JSON object; a Hugging Face config.json starts with {", quoted);
+    /* jansson steps over some of them. */
+    const char *nul = memchr(text, '\0', length);
+    if (nul != NULL)
+        return tl_fail(error, TL_ERR_FORMAT,
+                       "%s: byte %zu is NUL, which no JSON text holds: UTF-16 (save it as UTF-8) or a damaged file",
+                       quoted, (size_t)(nul - text));
     return TL_OK;
 }
 

@@ -6,7 +6,7 @@
 
 #define TL_CONFIG_MOST_BYTES ((size_t)16 << 20)
 /* A description holds some hundred values; more than this is some other file, and would cost the reader memory. */
-#define TL_CONFIG_MOST_VALUES 1000000
+#define TL_CONFIG_MOST_VALUES 200000
 
 /* What a file that is not JSON really is ("a zip archive (PyTorch checkpoint?)"), or NULL where the bytes do not tell. */
 const char *tl_config_sniff(const char *text, size_t length);

@@ -75,15 +75,6 @@ static bool take_string(cursor *c, const char **text, size_t *length) {
 
 /* ---- descr ---- */
 
-static bool dtype_named(const char *name, tl_dtype *dtype) {
-    for (int i = 0; i < TL_DTYPE_COUNT; i++)
-        if (strcmp(tl_dtype_name((tl_dtype)i), name) == 0) {
-            *dtype = (tl_dtype)i;
-            return true;
-        }
-    return false;
-}
-
 static const struct {
     char kind;
     int bytes;
@@ -152,7 +143,8 @@ static tl_status parse_descr(cursor *c, tl_npy_header *h) {
     h->kind = kind;
     h->element_bytes = bytes;
     h->swapped = bytes > 1 && order == '>';
-    h->has_dtype = dtype_named(numbers[i].dtype, &h->dtype);
+    h->dtype = tl_dtype_parse(numbers[i].dtype);
+    h->has_dtype = h->dtype != TL_DTYPE_COUNT;
     return TL_OK;
 }
 
@@ -285,7 +277,7 @@ static const char *what_else(const unsigned char *b, size_t n) {
         {"PK\5\6", 4, "an empty zip archive"},
         {"\x80", 1, "a Python pickle: code, not data"},
         {"\x1f\x8b", 2, "a gzip archive: unpack it first"},
-        {"version https://git-lfs", 23, "a git-LFS pointer, not the file itself: run `git lfs pull'"},
+        {"version http", 12, "a git-LFS pointer, not the file itself: run `git lfs pull'"},
         {"<", 1, "a page of HTML: the download asked for a log-in or failed"},
         {"\x89HDF", 4, "an HDF5 file"},
         {"GGUF", 4, "a GGUF model"},
@@ -380,8 +372,8 @@ tl_status tl_npy_dtype(const tl_npy_header *h, const tl_npy_options *options, co
                        tl_error *error) {
     const char *as = options ? options->as : NULL;
     if (as) {
-        bool bits = strcmp(as, "bf16") == 0 || strcmp(as, "f8e4m3") == 0 || strcmp(as, "f8e5m2") == 0;
-        if (!bits || !dtype_named(as, dtype))
+        *dtype = tl_dtype_parse(as);
+        if (*dtype != TL_BF16 && *dtype != TL_F8E4M3 && *dtype != TL_F8E5M2)
             return tl_fail(error, TL_ERR_ARGUMENT,
                            "%s read as \"%.20s\": bf16, f8e4m3 and f8e5m2, which NumPy does not have, would work", name,
                            as);

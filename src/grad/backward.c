@@ -134,6 +134,9 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
     if (!loss)
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "backward of nothing");
     char text[200];
+    if (tl_tensor_ctx(loss) != ctx) /* its node would be looked up in the wrong tape */
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "backward of %s, a tensor of another context",
+                           tl_tensor_text(loss, text, sizeof text));
     if (tl_tensor_count(loss) != 1)
         return tl_ctx_fail(ctx, TL_ERR_SHAPE, "backward starts from one element, not from %s",
                            tl_tensor_text(loss, text, sizeof text));

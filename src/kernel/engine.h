@@ -9,8 +9,11 @@
 #include "kernel/table.h"
 
 /* Elements of one task of an elementwise or row kernel; work below twice this stays on the calling thread (waking a
- * worker costs some microseconds, as much as 16K elements do). */
+ * worker costs some microseconds, as much as 16K elements do). The tests compile a table with tiny tasks, so that their
+ * small cases are cut too. */
+#ifndef TL_TASK_ELEMENTS
 #define TL_TASK_ELEMENTS 16384
+#endif
 
 struct tl_pool;
 
@@ -49,12 +52,14 @@ void tl_product_dnnl_avx512(const tl_product *product);
 void tl_product_reference_portable(const tl_product *product);
 void tl_product_reference_avx2(const tl_product *product);
 void tl_product_reference_avx512(const tl_product *product);
+void tl_product_reference_tiny(const tl_product *product);
 void tl_product_reference_neon(const tl_product *product);
 
 /* body/body_table.c, one per instruction set; the reference product and the plain engine are in each. */
 extern const tl_kernels tl_kernels_table_portable;
 extern const tl_kernels tl_kernels_table_avx2;
 extern const tl_kernels tl_kernels_table_avx512;
+extern const tl_kernels tl_kernels_table_tiny; /* in the tests alone: portable, with tasks of 16 elements */
 extern const tl_kernels tl_kernels_table_neon; /* 64-bit ARM */
 
 #endif

@@ -113,7 +113,36 @@ typedef struct tl_adamw_attr {
                           PyTorch's: θ −= lr·λ·θ; θ −= lr/(1−β1^t) · m / (sqrt(v)/sqrt(1−β2^t) + ε) */
 } tl_adamw_attr;
 
-/* Rows that one partial sum over rows takes: rows are cut in blocks of this many, by shape alone. */
+/* elu, leaky_relu, swish: α */
+typedef struct tl_alpha_attr {
+    double alpha;
+} tl_alpha_attr;
+typedef struct tl_is_inf_attr {
+    bool positive, negative; /* which infinities count */
+} tl_is_inf_attr;
+typedef struct tl_clamp_attr {
+    double low, high; /* max(low, x), then min(high, …); of integers both towards zero */
+} tl_clamp_attr;
+typedef struct tl_argmax_attr {
+    bool least, last; /* the smallest instead; the last of equals instead of the first */
+} tl_argmax_attr;
+typedef struct tl_cumulate_attr {
+    bool product;   /* instead of the sum */
+    bool exclusive; /* without the element itself: the first is 0 (1) */
+    bool reverse;   /* from the last element to the first */
+} tl_cumulate_attr;
+typedef struct tl_triangle_attr {
+    int64_t diagonal; /* column − row of the last diagonal that is kept */
+    bool upper;       /* keeps what is on and above it; else on and below */
+} tl_triangle_attr;
+typedef struct tl_range_attr {
+    double start, step;          /* for floats: start + i·step in double, rounded once */
+    int64_t start_int, step_int; /* for integers */
+} tl_range_attr;
+typedef struct tl_one_hot_attr {
+    double on, off;
+} tl_one_hot_attr;
+
 /* ---- attributes of the index, loss, attention and quantising kernels ---- */
 /* How indices pick elements of a tensor x. `picked` is the other side: a gather's result, a scatter's updates. */
 typedef enum tl_index_kind {
@@ -146,10 +175,10 @@ typedef struct tl_pad_attr {
     int64_t before[TL_MAX_NDIM], after[TL_MAX_NDIM]; /* negative: cut off */
     double value;                                    /* of TL_PAD_CONSTANT, which needs no kernel */
 } tl_pad_attr;
-typedef enum tl_reduction { TL_REDUCTION_MEAN, TL_REDUCTION_SUM, TL_REDUCTION_NONE } tl_reduction;
+typedef enum tl_nll_reduction { TL_NLL_MEAN, TL_NLL_SUM, TL_NLL_NONE } tl_nll_reduction;
 typedef struct tl_nll_attr {
     int64_t ignore_index;
-    tl_reduction reduction;
+    tl_nll_reduction reduction;
 } tl_nll_attr;
 typedef struct tl_masked_softmax_attr {
     double scale;
@@ -169,6 +198,7 @@ typedef struct tl_quantize_attr {
 } tl_quantize_attr;
 
 /* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
+/* Rows that one partial sum over rows takes: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
 /* Elements that one partial sum of mse takes. */
 #define TL_ERROR_BLOCK 4096
@@ -204,7 +234,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *sum, *mean, *max;
     /* sum of squares of in[0] in double → out[0], one f64 element (safe for 128 × 1e19). */
     tl_kernel *square_sum;
-    /* index (i64 out) of the first largest element along the last axis; out.ndim = in.ndim − 1. */
+    /* index (i64 out) of the first largest element along the last axis; out.ndim = in.ndim − 1. attr: NULL or
+     * tl_argmax_attr. */
     tl_kernel *argmax;
     /* softmax over the last axis; in place. A fully masked row is all 0. tl_softmax_attr. */
     tl_kernel *softmax;
@@ -270,7 +301,7 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* log softmax over the last axis: x − log Σ e^x. Backward: in: output y, gradient g → g − e^y·Σg. */
     tl_kernel *log_softmax, *log_softmax_backward;
     /* in: log p[N,C,d…], targets[N,d…], [weight[C]] → out[0] loss (f32, f64 for f64: one element, or like targets for
-     * TL_REDUCTION_NONE), out[1] one element Σ of the counted weights (n_out 1: not wanted; NONE has none). A target outside
+     * TL_NLL_NONE), out[1] one element Σ of the counted weights (n_out 1: not wanted; NONE has none). A target outside
      * [0,C) and ≠ ignore_index is a fault. Nothing counted: 0. tl_nll_attr. */
     tl_kernel *nll_loss;
     /* in: log p, targets, weight (data NULL: none), gradient, [Σ weights, loss: mean only] → out[0] gradient of log p (zeros
@@ -280,11 +311,47 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
      * out[0] softmax(scale·x + mask) over the last axis; columns that the mask, −inf, a length or the window hides are 0 and not
      * read for sums; a row without columns is all 0. tl_masked_softmax_attr. Backward is softmax_backward. */
     tl_kernel *masked_softmax;
+    /* The same without the softmax: scale·x + mask, −inf where hidden. */
+    tl_kernel *masked_scores;
     /* in: a, b → a·σ(alpha·a)·b. Backward: in: a, b, gradient → out[0] da, out[1] db. tl_swiglu_attr. */
     tl_kernel *swiglu, *swiglu_backward;
     /* in: x, scale, [zero point] of x's sizes (strides 0 where they repeat) → out[0] saturate(round(x ÷ scale) + zero point), to
      * nearest even. tl_quantize_attr. Dequantise: in: q, scale, [zero point] → (q − zero point)·scale. */
     tl_kernel *quantize, *dequantize;
+    /* ---- elementwise, further: functions.c and compare.c ---- */
+    /* in[0] → out[0]; in place. abs, sign: integers too; round: half to even; the rest floats. */
+    tl_kernel *abs, *sign, *floor, *ceil, *round, *reciprocal, *sigmoid, *softplus, *softsign, *hard_swish, *mish, *erf,
+        *sin, *cos;
+    tl_kernel *elu, *leaky_relu, *swish; /* tl_alpha_attr */
+    /* in[0] = x (reciprocal, sigmoid: the output), in[1] = gradient → out[0]; in place on in[1]; attributes as above. */
+    tl_kernel *abs_backward, *reciprocal_backward, *sigmoid_backward, *softplus_backward, *softsign_backward,
+        *hard_swish_backward, *mish_backward, *erf_backward, *sin_backward, *cos_backward, *elu_backward,
+        *leaky_relu_backward, *swish_backward;
+    tl_kernel *is_nan, *is_inf; /* in[0] → bool; tl_is_inf_attr */
+    /* in[0], in[1] of one dtype (any, compared as numbers) → bool; broadcast as for add. */
+    tl_kernel *equal, *not_equal, *less, *less_equal, *greater, *greater_equal;
+    tl_kernel *logical_and, *logical_or, *logical_xor; /* of ≠ 0 */
+    /* As add; a NaN wins. Their gradients: in: mine, the other, gradient (half where equal) → out[0] for mine. */
+    tl_kernel *minimum, *maximum, *minimum_backward, *maximum_backward;
+    /* in[0] to the power in[1]; integers modulo 2^64, 1/x^n for n < 0. Gradients: in: x, n, gradient → for x, for n. */
+    tl_kernel *power, *power_backward_base, *power_backward_exponent;
+    tl_kernel *mod, *fmod;  /* remainder with the divisor's sign (Python), the dividend's (C); integers by 0: 0 */
+    tl_kernel *where;       /* in: bool, a, b (any dtype) → out[0] */
+    tl_kernel *masked_fill; /* in: x, bool → out[0]; tl_fill_attr */
+    tl_kernel *clamp, *clamp_backward; /* tl_clamp_attr; backward: in: x, gradient, which passes where low ≤ x ≤ high */
+    /* ---- reductions, further: fold.c. in and out as for sum; integers modulo 2^64 where it says so ---- */
+    tl_kernel *min;                                /* NaN wins; any dtype */
+    tl_kernel *prod, *l1, *sum_square;             /* integers too; l1: Σ|x| */
+    tl_kernel *l2, *log_sum_exp;                   /* √Σx²; log Σe^x, shifted by the largest. Floats */
+    tl_kernel *l2_backward, *log_sum_exp_backward; /* in: x, y, gradient, both broadcast to x → out[0] */
+    tl_kernel *prod_backward;                      /* in: x, gradient (size 1 where reduced) → out[0] like x */
+    /* ---- along the last axis, further: along.c ---- */
+    tl_kernel *cumulate;         /* in[0] → out[0]; tl_cumulate_attr. Floats, integers modulo 2^64 */
+    tl_kernel *cumprod_backward; /* in: x, gradient → out[0]; the product's tl_cumulate_attr */
+    tl_kernel *triangle;         /* in[0] […, M, N] → out[0], zero outside; tl_triangle_attr. Any dtype */
+    tl_kernel *range;            /* out[0], one axis; tl_range_attr. Any dtype */
+    tl_kernel
+        *one_hot; /* in[0] indices → out[0] with one axis more, the last; tl_one_hot_attr. Out of range: all off */
 };
 
 #endif

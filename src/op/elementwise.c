@@ -114,3 +114,84 @@ void tl_binary_sample(uint64_t seed, tl_case *c) {
     c->n_out = 1;
     c->tolerance = 0;
 }
+
+tl_status tl_unary_infer_arithmetic(tl_sig *sig) {
+    tl_status status = tl_sig_want_arithmetic(sig, 0);
+    if (status == TL_OK)
+        tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape);
+    return status;
+}
+
+static tl_status broadcast_to(tl_sig *sig, tl_dtype dtype) {
+    tl_shape shape;
+    tl_status status = tl_sig_want_same_dtype(sig);
+    if (status == TL_OK)
+        status = tl_sig_broadcast(sig, 0, 1, &shape);
+    if (status == TL_OK)
+        tl_sig_add(sig, dtype, &shape);
+    return status;
+}
+
+tl_status tl_binary_infer_any(tl_sig *sig) { return broadcast_to(sig, sig->in[0]->dtype); }
+
+tl_status tl_compare_infer(tl_sig *sig) { return broadcast_to(sig, TL_BOOL); }
+
+tl_status tl_bool_infer(tl_sig *sig) {
+    tl_sig_add(sig, TL_BOOL, &sig->in[0]->shape);
+    return TL_OK;
+}
+
+tl_status tl_sig_want_bool(tl_sig *sig, int input) {
+    tl_dtype dtype = sig->in[input]->dtype;
+    if (dtype == TL_BOOL)
+        return TL_OK;
+    return tl_sig_fail(sig, TL_ERR_DTYPE, "input %d is %s; bool would work: compare it, or cast it to bool (≠ 0)",
+                       input, tl_dtype_name(dtype));
+}
+
+tl_status tl_logic_infer(tl_sig *sig) {
+    tl_status status = tl_sig_want_bool(sig, 0);
+    if (status == TL_OK)
+        status = tl_sig_want_bool(sig, 1);
+    return status == TL_OK ? tl_compare_infer(sig) : status;
+}
+
+/* Few values, so that equal ones meet. */
+void tl_compare_sample(uint64_t seed, tl_case *c) {
+    tl_binary_sample(seed, c);
+    for (int i = 0; i < 2; i++) {
+        c->in[i].fill = TL_FILL_INDEX;
+        c->in[i].limit = 4;
+    }
+}
+
+void tl_logic_sample(uint64_t seed, tl_case *c) {
+    tl_compare_sample(seed, c);
+    for (int i = 0; i < 2; i++) {
+        c->in[i].dtype = TL_BOOL;
+        c->in[i].fixed_dtype = true;
+        c->in[i].limit = 2;
+    }
+}
+
+tl_status tl_binary_backward_infer(tl_sig *sig) {
+    char found[200], asked[200];
+    tl_shape shape;
+    tl_status status = tl_sig_want_float(sig, 0);
+    if (status == TL_OK)
+        status = tl_sig_want_same_dtype(sig);
+    if (status == TL_OK)
+        status = tl_sig_broadcast(sig, 0, 1, &shape);
+    if (status != TL_OK)
+        return status;
+    if (!tl_shape_equal(&shape, &sig->in[2]->shape))
+        return tl_sig_fail(sig, TL_ERR_SHAPE, "the gradient is %s; %s would work",
+                           tl_tensor_text(sig->in[2], found, sizeof found), tl_shape_text(&shape, asked, sizeof asked));
+    tl_sig_add(sig, sig->in[0]->dtype, &shape);
+    return TL_OK;
+}
+
+void tl_binary_backward_sample(uint64_t seed, tl_case *c) {
+    tl_binary_sample(seed, c);
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, c->in[0].size);
+}

@@ -22,4 +22,17 @@ void tl_binary_cost(const tl_sig *sig, tl_cost *cost);                        /*
 tl_status tl_binary_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel); /* broadcasts the arrays first */
 void tl_binary_sample(uint64_t seed, tl_case *c);
 
+/* ---- of integers too, of bool, and to bool ---- */
+tl_status tl_unary_infer_arithmetic(tl_sig *sig); /* same shape and dtype; all but bool */
+tl_status tl_binary_infer_any(tl_sig *sig);       /* broadcast; same dtype, any */
+tl_status tl_bool_infer(tl_sig *sig);             /* a bool for each element of input 0 */
+tl_status tl_compare_infer(tl_sig *sig);          /* broadcast; same dtype, any; a bool for each */
+tl_status tl_logic_infer(tl_sig *sig);            /* broadcast; bool and bool */
+tl_status tl_sig_want_bool(tl_sig *sig, int input);
+void tl_compare_sample(uint64_t seed, tl_case *c);
+void tl_logic_sample(uint64_t seed, tl_case *c);
+/* Backward of a binary op: in: a, b, and the gradient of their broadcast shape, which is the output's. Run by tl_binary_run. */
+tl_status tl_binary_backward_infer(tl_sig *sig);
+void tl_binary_backward_sample(uint64_t seed, tl_case *c);
+
 #endif

@@ -65,15 +65,18 @@ tl_status tl_reduce_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel) {
     return tl_args_run(sig, args, kernel);
 }
 
-tl_tensor *tl_reduce_spread(const tl_saved *saved, tl_tensor *g) {
+tl_tensor *tl_reduce_kept(const tl_saved *saved, tl_tensor *g) {
     const tl_reduce_attr *attr = tl_saved_attr(saved);
-    const tl_shape *in = tl_saved_shape(saved, 0);
-    tl_shape kept = *in;
-    unsigned mask = reduced_axes(attr, in->ndim);
-    for (int i = 0; i < in->ndim; i++)
+    tl_shape kept = *tl_saved_shape(saved, 0);
+    unsigned mask = reduced_axes(attr, kept.ndim);
+    for (int i = 0; i < kept.ndim; i++)
         if (mask >> i & 1u)
             kept.dim[i] = tl_dim_of(1);
-    return tl_expand_(attr->keep ? g : tl_reshape_(g, kept, saved->site), *in, saved->site);
+    return attr->keep ? g : tl_reshape_(g, kept, saved->site);
+}
+
+tl_tensor *tl_reduce_spread(const tl_saved *saved, tl_tensor *g) {
+    return tl_expand_(tl_reduce_kept(saved, g), *tl_saved_shape(saved, 0), saved->site);
 }
 
 void tl_reduce_sample(uint64_t seed, tl_case *c) {
@@ -108,4 +111,72 @@ tl_tensor *tl_reduce_call(const tl_op *op, tl_tensor *x, const int *axes, int n,
     for (int i = 0; i < n; i++)
         attr.axes[i] = axes[i];
     return tl_run1(op, (tl_tensor *[]){x}, 1, &attr, site);
+}
+
+tl_status tl_reduce_float_infer(tl_sig *sig) {
+    int64_t reduced;
+    tl_status status = tl_sig_want_float(sig, 0);
+    return status == TL_OK ? tl_reduce_infer(sig, &reduced) : status;
+}
+
+tl_status tl_reduce_wide_infer(tl_sig *sig) {
+    int64_t reduced;
+    tl_status status = tl_reduce_infer(sig, &reduced);
+    if (status == TL_OK && !tl_dtype_is_float(sig->in[0]->dtype))
+        sig->out[0].dtype = TL_I64;
+    return status;
+}
+
+tl_status tl_reduce_extreme_infer(tl_sig *sig) {
+    int64_t reduced, count;
+    char text[200];
+    tl_status status = tl_reduce_infer(sig, &reduced);
+    if (status != TL_OK)
+        return status;
+    tl_shape_count(&sig->out[0].shape, &count);
+    if (reduced == 0 && count > 0 && !tl_dtype_is_float(sig->in[0]->dtype))
+        return tl_sig_fail(sig, TL_ERR_SHAPE, "the %s of no elements was asked of %s; at least one is needed",
+                           sig->op->name, tl_tensor_text(sig->in[0], text, sizeof text));
+    return TL_OK;
+}
+
+void tl_reduce_saves_both(const tl_sig *sig, tl_saves *saves) {
+    (void)sig;
+    saves->in = saves->out = 1;
+}
+
+tl_status tl_reduce_extreme_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
+    const tl_reduce_attr *attr = tl_saved_attr(saved);
+    const char *site = saved->site;
+    tl_tensor *y = tl_reduce_spread(saved, tl_saved_out(saved, 0));
+    tl_tensor *equal = tl_equal_(tl_saved_in(saved, 0), y, site);
+    tl_tensor *taken = tl_cast_(equal, tl_saved_dtype(saved, 0), site);
+    tl_release(equal);
+    tl_tensor *share = tl_div_(gout[0], tl_sum_(taken, attr->axes, attr->n, attr->keep, site), site);
+    gin[0] = tl_mul_(taken, tl_reduce_spread(saved, share), site);
+    return tl_ctx_status(ctx);
+}
+
+tl_status tl_reduce_backward_infer(tl_sig *sig) {
+    char a[200], b[200];
+    tl_status status = tl_sig_want_float(sig, 0);
+    if (status == TL_OK)
+        status = tl_sig_want_same_dtype(sig);
+    if (status != TL_OK)
+        return status;
+    for (int i = 1; i < 3; i++)
+        if (!tl_shape_equal(&sig->in[0]->shape, &sig->in[i]->shape))
+            return tl_sig_fail(sig, TL_ERR_SHAPE, "%s and %s must have the same shape",
+                               tl_tensor_text(sig->in[0], a, sizeof a), tl_tensor_text(sig->in[i], b, sizeof b));
+    tl_sig_add(sig, sig->in[0]->dtype, &sig->in[0]->shape);
+    return TL_OK;
+}
+
+void tl_reduce_backward_sample(uint64_t seed, tl_case *c) {
+    int64_t size[] = {1 + tl_sample_below(&seed, 4), tl_sample_below(&seed, 6), 1 + tl_sample_below(&seed, 19)};
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
+    tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 3, size);
+    tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
+    c->n_out = 1;
+    c->tolerance = 1e-5;
 }

@@ -16,7 +16,20 @@ tl_status tl_reduce_run(const tl_sig *sig, tl_args *args, tl_kernel *kernel);
 /* A gradient of the output's shape as one of the input's: seen with kept axes and stride 0, no copy. */
 tl_tensor *tl_reduce_spread(const tl_saved *saved, tl_tensor *g);
 int64_t tl_reduce_count(const tl_reduce_attr *attr, const tl_shape *shape);
+/* The same with size 1 where reduced: a view. */
+tl_tensor *tl_reduce_kept(const tl_saved *saved, tl_tensor *g);
 void tl_reduce_sample(uint64_t seed, tl_case *c);
 tl_tensor *tl_reduce_call(const tl_op *op, tl_tensor *x, const int *axes, int n, bool keep, const char *site);
+
+tl_status tl_reduce_float_infer(tl_sig *sig); /* floats alone */
+tl_status tl_reduce_wide_infer(tl_sig *sig);  /* floats; integers and bool into i64, where narrow results would wrap */
+/* min and max: any dtype; of no elements only floats, whose infinities are the answer. Each equal to the result gets an
+ * equal share of the gradient. Keeps the input and the output. */
+tl_status tl_reduce_extreme_infer(tl_sig *sig);
+tl_status tl_reduce_extreme_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]);
+void tl_reduce_saves_both(const tl_sig *sig, tl_saves *saves);
+/* Fused backward of a reduction: x, and the result and its gradient seen in x's shape. */
+tl_status tl_reduce_backward_infer(tl_sig *sig);
+void tl_reduce_backward_sample(uint64_t seed, tl_case *c);
 
 #endif

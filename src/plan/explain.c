@@ -82,6 +82,8 @@ static tl_status finish_term(tl_gather *g, int i, bool parts, tl_error *error) {
     if (parts) {
         tl_fold_term more[TL_EXPLAIN_PARTS + 1];
         int n = tl_fold_terms(g->fold[i], more, TL_EXPLAIN_PARTS + 1);
+        if (tl_ctx_status(g->ctx) != TL_OK)
+            return tl_fail(error, tl_ctx_status(g->ctx), "%s", tl_ctx_error(g->ctx)->message);
         const tl_poly *sum = tl_poly_constant(g->ctx->space, 0);
         for (int k = 0; k < n && n <= TL_EXPLAIN_PARTS; k++) {
             t->part[t->n_parts++] = more[k];
@@ -184,8 +186,10 @@ tl_status tl_explain_grouped(const tl_explain_sum *sum, tl_explain_sum *groups, 
         while (at < groups->count && strcmp(groups->term[at].group, from->group) != 0)
             at++;
         if (at == groups->count) {
-            if (!tl_host_grow(ctx, &groups->term, sizeof *groups->term, groups->count + 1, &groups->capacity))
+            if (!tl_host_grow(ctx, &groups->term, sizeof *groups->term, groups->count + 1, &groups->capacity)) {
+                tl_explain_free(groups);
                 return tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+            }
             groups->term[groups->count++] =
                 (tl_explain_term){.group = from->group, .what = "", .formula = from->formula, .value = from->value};
             continue;
@@ -194,9 +198,14 @@ tl_status tl_explain_grouped(const tl_explain_sum *sum, tl_explain_sum *groups, 
         groups->term[at].value += from->value; /* below the total, which fits */
     }
     tl_status status = TL_OK;
+    const tl_error *formulas = tl_space_error(ctx->space);
+    if (formulas->status != TL_OK)
+        status = tl_fail(error, formulas->status, "%s", formulas->message);
     for (int i = 0; i < groups->count && status == TL_OK; i++)
         status =
             tl_explain_check(sum->run, groups->term[i].group, groups->term[i].formula, groups->term[i].value, error);
+    if (status != TL_OK)
+        tl_explain_free(groups);
     return status;
 }
 

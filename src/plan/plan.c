@@ -39,6 +39,9 @@ void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format
     va_end(args);
 }
 
+/* Micro-batches times layers, where all of them run: a block's forward and backward leave 50 kB in the log. */
+#define MOST_BLOCK_RUNS INT64_C(65536)
+
 /* Micro-batches per step: global = micro-batch × accumulation × devices. */
 static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_error *error) {
     int64_t per_micro = 0;
@@ -55,9 +58,17 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
             "a global batch of %lld sequences cannot be made of micro-batches of %lld on %lld devices; a multiple "
             "of %lld would work",
             (long long)global, (long long)o->micro_batch, (long long)o->devices.count, (long long)per_micro);
+    int64_t micros = global / per_micro, layers = o->model.layers > 0 ? o->model.layers : 1;
+    if (o->every_micro_batch && micros > MOST_BLOCK_RUNS / layers)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "a global batch of %lld is %lld micro-batches of %lld on each device, and all of them are run on "
+            "meta; at most %lld would work for a model of %lld layers: take a larger micro-batch or more devices",
+            (long long)global, (long long)micros, (long long)o->micro_batch, (long long)(MOST_BLOCK_RUNS / layers),
+            (long long)o->model.layers);
     *train = (tl_train_options){.micro_batch = o->micro_batch,
                                 .seq = o->seq,
-                                .accumulation = global / per_micro,
+                                .accumulation = micros,
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
                                 .condensed = !o->every_micro_batch,

@@ -135,6 +135,8 @@ struct tl_ctx {
     struct tl_ledger *ledger;        /* account layer */
     const tl_tape_hooks *tape_hooks; /* grad layer */
     struct tl_tape *tape;
+    struct tl_axes_state *axes; /* axes layer: names, contraction orders */
+    void (*axes_close)(tl_ctx *ctx);
     bool recording;
     uint64_t random_position; /* of the dropout stream */
 };

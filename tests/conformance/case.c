@@ -24,17 +24,10 @@ bool conformance_has(const conformance_case *c, const char *attribute) {
 }
 
 static int64_t whole_at(const npy_array *a, int64_t i) {
-    int64_t wide;
-    int32_t narrow;
-    if (a->bytes == 8) {
-        memcpy(&wide, a->data + 8 * i, 8);
-        return wide;
-    }
-    if (a->bytes == 4) {
-        memcpy(&narrow, a->data + 4 * i, 4);
-        return narrow;
-    }
-    return (unsigned char)a->data[i * a->bytes];
+    int64_t value = 0;
+    int spare = 64 - 8 * a->bytes;
+    memcpy(&value, a->data + i * a->bytes, (size_t)a->bytes); /* little-endian, as the file is */
+    return a->kind == 'i' ? (int64_t)((uint64_t)value << spare) >> spare : value;
 }
 
 int conformance_ints(const conformance_case *c, int input, const char *attribute, int64_t value[]) {

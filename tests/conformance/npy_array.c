@@ -55,7 +55,7 @@ static bool turn(npy_array *a) {
     if (!to)
         return false;
     for (int64_t i = 0; i < a->count; i++) {
-        int64_t rest = i, from = 0, index[TL_MAX_NDIM];
+        int64_t rest = i, from = 0, index[TL_MAX_NDIM] = {0};
         for (int d = a->ndim - 1; d >= 0; d--) {
             index[d] = rest % a->size[d];
             rest /= a->size[d];

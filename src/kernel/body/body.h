@@ -213,7 +213,19 @@ tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
 /* indices, sorting, padding, losses, masked attention, quantising */
 tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
     TL_K(pad_backward);
-tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax);
+tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax),
+    TL_K(masked_scores);
 tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize);
+tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reciprocal), TL_K(sigmoid), TL_K(softplus),
+    TL_K(softsign), TL_K(hard_swish), TL_K(mish), TL_K(erf), TL_K(sin), TL_K(cos), TL_K(elu), TL_K(leaky_relu),
+    TL_K(swish), TL_K(abs_backward), TL_K(reciprocal_backward), TL_K(sigmoid_backward), TL_K(softplus_backward),
+    TL_K(softsign_backward), TL_K(hard_swish_backward), TL_K(mish_backward), TL_K(erf_backward), TL_K(sin_backward),
+    TL_K(cos_backward), TL_K(elu_backward), TL_K(leaky_relu_backward), TL_K(swish_backward), TL_K(is_nan), TL_K(is_inf),
+    TL_K(equal), TL_K(not_equal), TL_K(less), TL_K(less_equal), TL_K(greater), TL_K(greater_equal), TL_K(logical_and),
+    TL_K(logical_or), TL_K(logical_xor), TL_K(minimum), TL_K(maximum), TL_K(minimum_backward), TL_K(maximum_backward),
+    TL_K(power), TL_K(power_backward_base), TL_K(power_backward_exponent), TL_K(mod), TL_K(fmod), TL_K(where),
+    TL_K(masked_fill), TL_K(clamp), TL_K(clamp_backward), TL_K(min), TL_K(prod), TL_K(l1), TL_K(sum_square), TL_K(l2),
+    TL_K(log_sum_exp), TL_K(l2_backward), TL_K(log_sum_exp_backward), TL_K(prod_backward), TL_K(cumulate),
+    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot);
 
 #endif

@@ -63,6 +63,15 @@ static void N(masked_softmax_row)(const masked_row *r, char *y, tl_dtype dtype, 
     }
 }
 
+static void N(scores_row)(const masked_row *r, char *y, tl_dtype dtype, int64_t stride) {
+    REAL buffer[TL_CHUNK];
+    for (int64_t at = 0; at < r->columns; at += TL_CHUNK) {
+        int64_t n = tl_min_i64(TL_CHUNK, r->columns - at);
+        N(masked_piece)(r, at, n, buffer);
+        STORE(dtype, y + at * stride * tl_bytes_of(dtype), stride, buffer, n);
+    }
+}
+
 static void N(log_softmax_row)(const masked_row *r, char *y, tl_dtype dtype, int64_t stride) {
     REAL buffer[TL_CHUNK], best = -(REAL)__builtin_inf(), lane[16] = {0};
     int64_t bytes = tl_bytes_of(dtype), n;

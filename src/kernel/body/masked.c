@@ -49,7 +49,7 @@ typedef struct masked_task {
     const tl_masked_softmax_attr *attr;
     const tl_array *lengths;
     int64_t matrix_rows, batch_rows, columns, stride[3], per_task;
-    enum { MASKED, LOG_SOFTMAX, LOG_SOFTMAX_BACKWARD } what;
+    enum { MASKED, SCORES, LOG_SOFTMAX, LOG_SOFTMAX_BACKWARD } what;
 } masked_task;
 
 static int64_t length_of(const masked_task *t, int64_t batch) {
@@ -85,7 +85,7 @@ static void masked_rows(void *argument, int64_t task, int thread) {
         r.high = t->columns;
         r.scale = 1;
         bool wide = r.x_dtype == TL_F64;
-        if (t->what == MASKED) {
+        if (t->what == MASKED || t->what == SCORES) {
             r.scale = t->attr->scale;
             seen(t, at, &r);
             if (t->attr->has_mask) {
@@ -93,7 +93,10 @@ static void masked_rows(void *argument, int64_t task, int thread) {
                 r.mask_dtype = t->rows.dtype[2];
                 r.mask_stride = t->stride[2];
             }
-            (wide ? masked_softmax_row_double : masked_softmax_row_float)(&r, pointer[0], r.x_dtype, t->stride[0]);
+            if (t->what == SCORES)
+                (wide ? scores_row_double : scores_row_float)(&r, pointer[0], r.x_dtype, t->stride[0]);
+            else
+                (wide ? masked_softmax_row_double : masked_softmax_row_float)(&r, pointer[0], r.x_dtype, t->stride[0]);
         } else if (t->what == LOG_SOFTMAX)
             (wide ? log_softmax_row_double : log_softmax_row_float)(&r, pointer[0], r.x_dtype, t->stride[0]);
         else
@@ -119,13 +122,16 @@ static void run_rows(tl_kcall *call, masked_task *t, const tl_array *const array
     tl_engine_run(large ? call->engine : NULL, tl_blocks_of(t->rows.total, t->per_task), masked_rows, t);
 }
 
-void TL_K(masked_softmax)(tl_kcall *call) {
-    masked_task t = {.attr = call->attr, .what = MASKED};
+static void masked_call(tl_kcall *call, masked_task *t) {
     const tl_array *array[] = {&call->out[0], &call->in[0], &call->in[1]};
-    if (t.attr->has_lengths)
-        t.lengths = &call->in[call->n_in - 1];
-    run_rows(call, &t, array, t.attr->has_mask ? 3 : 2);
+    t->attr = call->attr;
+    if (t->attr->has_lengths)
+        t->lengths = &call->in[call->n_in - 1];
+    run_rows(call, t, array, t->attr->has_mask ? 3 : 2);
 }
+
+void TL_K(masked_softmax)(tl_kcall *call) { masked_call(call, &(masked_task){.what = MASKED}); }
+void TL_K(masked_scores)(tl_kcall *call) { masked_call(call, &(masked_task){.what = SCORES}); }
 
 void TL_K(log_softmax)(tl_kcall *call) {
     masked_task t = {.what = LOG_SOFTMAX};

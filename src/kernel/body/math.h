@@ -192,8 +192,8 @@ TLM double tlm_exp64(double x) {
     p = p * r + 0.5;
     double e = 1.0 + (r + r * r * p);
     /* an arithmetic shift of 64 bits has no SSE2 or AVX2 form; halving a biased, unsigned number has */
-    int64_t half = (int64_t)((uint64_t)(ki + 2048) >> 1) - 1024;
-    double low = tlm_double((uint64_t)(half + 1023) << 52), high = tlm_double((uint64_t)(ki - half + 1023) << 52);
+    uint64_t whole = (uint64_t)ki, half = ((whole + 2048) >> 1) - 1024; /* unsigned: of a NaN they are anything */
+    double low = tlm_double((half + 1023) << 52), high = tlm_double((whole - half + 1023) << 52);
     double y = e * low * high;
     return x == x ? y : x;
 }

@@ -39,7 +39,7 @@ static double weight_of(const nll *t, int64_t class) {
 static int64_t class_at(const nll *t, const char *memory) {
     int64_t target;
     TL_K(load_int)(&target, t->rows.dtype[0], memory, 1, 1);
-    if (target == t->ignore)
+    if (target == t->ignore && target != INT64_MIN) /* which says that none is */
         return -1;
     return target >= 0 && target < t->classes ? target : -2;
 }
@@ -49,7 +49,7 @@ void TL_K(nll_loss)(tl_kcall *call) {
     const tl_array *log_p = &call->in[0], *targets = &call->in[1];
     tl_array first = without_classes(log_p);
     const tl_array *array[] = {targets, &first, &call->out[0]};
-    bool each = attr->reduction == TL_REDUCTION_NONE;
+    bool each = attr->reduction == TL_NLL_NONE;
     nll t = {.classes = log_p->size[1], .class_stride = log_p->stride[1], .ignore = attr->ignore_index};
     if (call->n_in > 2)
         t.weight = &call->in[2];
@@ -73,7 +73,7 @@ void TL_K(nll_loss)(tl_kcall *call) {
         if (each)
             TL_K(store_double)(call->out[0].dtype, pointer[2], 1, &loss, 1);
     }
-    if (attr->reduction == TL_REDUCTION_MEAN)
+    if (attr->reduction == TL_NLL_MEAN)
         sum = weights != 0 ? sum / weights : 0;
     if (!each)
         TL_K(store_double)(call->out[0].dtype, call->out[0].data, 1, &sum, 1);
@@ -95,17 +95,17 @@ void TL_K(nll_loss_backward)(tl_kcall *call) {
     const tl_array *log_p = &call->in[0], *targets = &call->in[1], *gradient = &call->in[3];
     tl_array *dlog_p = &call->out[0], *dweight = &call->out[1];
     tl_array first = without_classes(log_p), dfirst = without_classes(dlog_p), scalar = *targets;
-    if (attr->reduction != TL_REDUCTION_NONE) { /* one gradient for all */
+    if (attr->reduction != TL_NLL_NONE) { /* one gradient for all */
         scalar.data = gradient->data;
         scalar.dtype = gradient->dtype;
         memset(scalar.stride, 0, sizeof scalar.stride);
         gradient = &scalar;
     }
-    const tl_array *array[] = {targets, &first, gradient, &dfirst};
+    const tl_array *array[] = {targets, &first, gradient, dlog_p->data ? &dfirst : &first};
     nll t = {.weight = &call->in[2], .classes = log_p->size[1], .class_stride = log_p->stride[1]};
     t.ignore = attr->ignore_index;
     double total = 1, loss = 0;
-    if (attr->reduction == TL_REDUCTION_MEAN) {
+    if (attr->reduction == TL_NLL_MEAN) {
         total = value_at(&call->in[4], 0);
         loss = value_at(&call->in[5], 0);
     }

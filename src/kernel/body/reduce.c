@@ -355,12 +355,13 @@ void TL_K(square_sum)(tl_kcall *call) {
     reduce(&one, REDUCE_SQUARES);
 }
 
-/* ---- argmax: the first of equals; a NaN is larger than any number ---- */
+/* ---- argmax: the first (or last) of equals; a NaN is larger than any number, and as argmin smaller ---- */
 
 typedef struct argmax_task {
     tl_walk rows;
     tl_dtype dtype;
     int64_t columns, stride, per_task;
+    bool least, last;
 } argmax_task;
 
 static int64_t argmax_row(const argmax_task *t, const char *row) {
@@ -375,10 +376,12 @@ static int64_t argmax_row(const argmax_task *t, const char *row) {
         else
             TL_K(load_double)(value, t->dtype, from, t->stride, n);
         for (int64_t i = 0; i < n; i++) {
-            bool first = at + i == 0;
-            bool more = ints ? first || whole[i] > best_int
-                             : first || (best == best && (value[i] > best || value[i] != value[i]));
-            if (!more)
+            bool first = at + i == 0, equal = t->last;
+            bool more = ints ? (t->least ? whole[i] < best_int : whole[i] > best_int) || (equal && whole[i] == best_int)
+                        : !(best == best) ? equal && value[i] != value[i]
+                                          : (t->least ? value[i] < best : value[i] > best) || value[i] != value[i] ||
+                                                (equal && value[i] == best);
+            if (!first && !more)
                 continue;
             found = at + i;
             best_int = ints ? whole[i] : 0;
@@ -404,6 +407,11 @@ void TL_K(argmax)(tl_kcall *call) {
     const tl_array *in = &call->in[0], *pair[] = {&call->out[0], in};
     argmax_task t = {.dtype = in->dtype, .columns = in->size[in->ndim - 1], .stride = in->stride[in->ndim - 1]};
     TL_K(walk_make)(&t.rows, pair, 2, in->ndim - 1, false);
+    if (call->attr) {
+        const tl_argmax_attr *attr = call->attr;
+        t.least = attr->least;
+        t.last = attr->last;
+    }
     t.per_task = tl_rows_per_task(t.columns);
     bool large = t.rows.total * t.columns >= 2 * TL_TASK_ELEMENTS;
     tl_engine_run(large ? call->engine : NULL, tl_blocks_of(t.rows.total, t.per_task), argmax_rows, &t);

@@ -52,11 +52,14 @@ void TL_K(walk_make)(tl_walk *walk, const tl_array *const array[], int n_array, 
     }
 }
 
+/* An array that is not wanted has no data, and nothing may be added to a null pointer. */
+static inline char *at_offset(char *data, int64_t bytes) { return data ? data + bytes : data; }
+
 void TL_K(walk_at)(const tl_walk *walk, int64_t position, char *pointer[]) {
     int64_t index[TL_MAX_NDIM];
     if (walk->ndim == 1) {
         for (int a = 0; a < walk->n_array; a++)
-            pointer[a] = walk->data[a] + position * walk->stride[a][0] * walk->bytes[a];
+            pointer[a] = at_offset(walk->data[a], position * walk->stride[a][0] * walk->bytes[a]);
         return;
     }
     for (int d = walk->ndim - 1; d >= 0; d--) {
@@ -67,7 +70,7 @@ void TL_K(walk_at)(const tl_walk *walk, int64_t position, char *pointer[]) {
         int64_t offset = 0;
         for (int d = 0; d < walk->ndim; d++)
             offset += index[d] * walk->stride[a][d];
-        pointer[a] = walk->data[a] + offset * walk->bytes[a];
+        pointer[a] = at_offset(walk->data[a], offset * walk->bytes[a]);
     }
 }
 

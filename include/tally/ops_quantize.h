@@ -1,0 +1,38 @@
+/* tally/ops_quantize.h: to a coarse grid and back (ONNX QuantizeLinear and DequantizeLinear 25).
+ *
+ * Where the scale (and the zero point, of its shape) holds
+ *   per tensor  one element
+ *   per axis    [n] for axis `axis` of n elements, block 0
+ *   blocked     x's shape but for `axis`, which is n/block: each stretch of `block` elements has its own
+ */
+#ifndef TALLY_OPS_QUANTIZE_H
+#define TALLY_OPS_QUANTIZE_H
+
+#include "tally/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tl_quantize_options {
+    int axis;       /* not looked at per tensor */
+    int64_t block;  /* 0: per tensor or per axis */
+    bool overflows; /* float8 only: too large a number is NaN or infinity, not the largest */
+} tl_quantize_options;
+
+/* saturate(round(x ÷ scale) + zero) as i8, u8, i16, u16 or i32, rounded to nearest even; x ÷ scale in x's precision (f32 for 16
+ * bits). As f8e4m3 or f8e5m2: x ÷ scale rounded once. zero may be NULL; it has the dtype of the result. NaN is 0 in integers. No
+ * gradient: a staircase's is 0 or none; an estimator of one (straight through) is a choice of the caller. */
+tl_tensor *tl_quantize_(tl_tensor *x, tl_tensor *scale, tl_tensor *zero, tl_dtype dtype,
+                        const tl_quantize_options *options, const char *site);
+/* (q − zero)·scale in scale's dtype; zero may be NULL. The scale has a gradient: Σ g·(q − zero). */
+tl_tensor *tl_dequantize_(tl_tensor *q, tl_tensor *scale, tl_tensor *zero, const tl_quantize_options *options,
+                          const char *site);
+
+#define tl_quantize(x, scale, zero, dtype, options) tl_quantize_((x), (scale), (zero), (dtype), (options), TL_HERE)
+#define tl_dequantize(q, scale, zero, options) tl_dequantize_((q), (scale), (zero), (options), TL_HERE)
+
+#ifdef __cplusplus
+}
+#endif
+#endif
