@@ -34,7 +34,7 @@ show explain gpt2-xl params || wrong 'tally explain failed'
 
 title 'Now a small model, planned by the same code, then trained here to add numbers of three digits'
 rm -rf "$folder"
-show train sums --out "$folder" --steps 700 --minutes 2 || wrong 'training failed'
+show train sums --out "$folder" --micro-batch 128 --lr 3e-3 --steps 800 --minutes 2 || wrong 'training failed'
 
 title 'Planned before the run, measured during it by a second instrument'
 show ledger "$folder" || wrong 'planned and measured are not equal'
