@@ -228,6 +228,8 @@ static int read_sizes(tl_train *t) {
         return status;
     if (t->texts[TL_SET_MEMORY][0] && tl_parse_bytes(t->texts[TL_SET_MEMORY], &t->memory_bytes, &error) != TL_OK)
         return tl_usage(t->cli, "--memory: %s", error.message);
+    if (t->texts[TL_SET_MEMORY][0] && t->memory_bytes == 0)
+        return tl_usage(t->cli, "--memory 0 holds nothing; leave it out to use what is available");
     t->seed = (uint64_t)seed;
     t->threads = (int)threads;
     t->plan.threads = (int)threads;

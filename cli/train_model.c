@@ -39,7 +39,8 @@ static tl_status set_field(spec *s, const char *text, const char *key, const cha
 
 /* "N=2,D=128,H=4" */
 static tl_status read_fields(spec *s, const char *text, const char *at, tl_error *error) {
-    while (*at) {
+    const char *first = at;
+    do {
         char key[24], value[24];
         size_t length = strcspn(at, ",");
         const char *equals = memchr(at, '=', length);
@@ -49,11 +50,14 @@ static tl_status read_fields(spec *s, const char *text, const char *at, tl_error
                            (int)(length < 40 ? length : 40), at);
         snprintf(key, sizeof key, "%.*s", (int)key_length, at);
         snprintf(value, sizeof value, "%.*s", (int)(length - key_length - 1), equals + 1);
+        for (const char *p = first; p < at; p += strcspn(p, ",") + 1)
+            if (strncmp(p, at, key_length + 1) == 0) /* with its '=' */
+                return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: %s is given twice", text, key);
         tl_status status = set_field(s, text, key, value, error);
         if (status != TL_OK)
             return status;
-        at += length + (at[length] == ',');
-    }
+        at += length;
+    } while (*at == ',' && at++);
     return TL_OK;
 }
 

@@ -365,11 +365,13 @@ static tl_status step(bill_run *r, const bill_row *row, tl_optimizer *optimizer,
     tl_phase_set(ctx, TL_PHASE_BACKWARD);
     tl_status status = loss ? tl_backward(ctx, loss, 1.0) : tl_ctx_status(ctx);
     b->grad_bytes = bytes_of(r, optimizer, 1);
-    b->backward_bytes = b->built_bytes + b->grad_bytes;
+    bool whole = tl_add_i64(b->built_bytes, b->grad_bytes, &b->backward_bytes);
     if (status == TL_OK)
         status = tl_optimizer_step(optimizer, lr);
     b->optim_bytes = bytes_of(r, optimizer, 3);
-    b->step_bytes = b->backward_bytes + b->optim_bytes;
+    whole = tl_add_i64(b->backward_bytes, b->optim_bytes, &b->step_bytes) && whole;
+    if (!whole)
+        status = tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "the bytes of this op and its states are beyond 63 bits");
     for (int i = 0; i < r->n_parameter; i++)
         tl_tensor_clear_grad(r->parameter[i].tensor);
     for (int i = 0; i < r->n_leaf; i++)

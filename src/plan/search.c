@@ -55,6 +55,8 @@ tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis
     tl_status status = try_value(&o, axis, 1, &p, error);
     if (status != TL_OK)
         return status;
+    if (p.arena_bytes == INT64_MAX)
+        return tl_fail(error, TL_ERR_OVERFLOW, "even 1 needs more than 2^63 bytes with the other sizes as they are");
     if (p.usable_bytes <= 0)
         return tl_fail(error, TL_ERR_STATE, "the memory of the device is not known");
     largest->runs = 1;
