@@ -21,10 +21,10 @@ static const char *const names[] = {"portable", "avx2", "avx512"};
 static tl_array array(tl_dtype dtype, int64_t rows, int64_t columns) {
     tl_array a = {.dtype = dtype, .ndim = 2, .size = {rows, columns}, .stride = {columns, 1}};
     size_t bytes = (size_t)(rows * columns * tl_dtype_bytes(dtype));
-    char *memory = malloc(bytes + 80);
+    char *memory = malloc(bytes + 92);
     assert_non_null(memory);
-    memset(memory, 0x5A, bytes + 80);
-    a.data = memory + 12; /* aligned for floats, not for vectors; 68 bytes after the end must stay as they are */
+    memset(memory, 0x5A, bytes + 92);
+    a.data = memory + 24; /* aligned for doubles, not for vectors; 68 bytes after the end must stay as they are */
     return a;
 }
 
@@ -42,7 +42,7 @@ static void check_end(const tl_array *a) {
         assert_int_equal(end[i], 0x5A);
 }
 
-static void array_free(tl_array *a) { free(a->data - 12); }
+static void array_free(tl_array *a) { free(a->data - 24); }
 
 /* Rows [first, first + count). */
 static tl_array part(const tl_array *a, int64_t first, int64_t count) {

@@ -66,8 +66,10 @@ static void on_allocated(tl_ctx *ctx, tl_storage *s) {
     l->live[s->category] += s->bytes;
     if (l->live[s->category] > l->high[s->category])
         l->high[s->category] = l->live[s->category];
-    if (s->bytes > 0)
-        l->allocations += ctx->place.times ? ctx->place.times : 1;
+    if (s->bytes > 0 && !tl_add_i64(l->allocations, ctx->place.times ? ctx->place.times : 1, &l->allocations)) {
+        tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "the number of allocations of a step is beyond 63 bits");
+        return;
+    }
     log_event(ctx, TL_EVENT_ALLOC, s);
     raise_moment(ctx, &l->peak);
     raise_moment(ctx, &l->phase[ctx->place.phase]);
