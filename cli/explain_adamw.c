@@ -19,7 +19,8 @@ typedef struct tl_way {
 
 static int ways_of(const tl_explained *e, const tl_explain_adamw *a, tl_way way[3]) {
     int n = 0;
-    way[n++] = (tl_way){"six_p_tokens", "by 6·B·T·P", 6 * (double)e->options.seq * tl_u128_double(a->params.value)};
+    way[n++] = (tl_way){"six_p_tokens", "by 6·B·T·P",
+                        TL_NAPKIN_FLOPS * (double)e->options.seq * tl_u128_double(a->params.value)};
     way[n++] = (tl_way){"matmuls", a->has_gate ? "by counted products, gated" : "by counted products",
                         tl_u128_double(a->flops)};
     if (a->has_gate)

@@ -222,15 +222,15 @@ static int compute(const tl_cli *cli, tl_time *t) {
     double params = tl_u128_double(t->params), tokens = tl_u128_double(t->tokens);
     switch (t->solve) {
     case TL_TIME_PARAMS:
-        if (!whole(work / (6 * tokens), &t->params))
+        if (!whole(work / (TL_NAPKIN_FLOPS * tokens), &t->params))
             return tl_usage(cli, "the parameters are beyond counting");
         break;
     case TL_TIME_TOKENS:
-        if (!whole(work / (6 * params), &t->tokens))
+        if (!whole(work / (TL_NAPKIN_FLOPS * params), &t->tokens))
             return tl_usage(cli, "the tokens are beyond counting");
         break;
     case TL_TIME_GPUS: {
-        double devices = ceil(6 * params * tokens / (t->seconds * t->peak * t->mfu));
+        double devices = ceil(TL_NAPKIN_FLOPS * params * tokens / (t->seconds * t->peak * t->mfu));
         if (!(devices < 1e15))
             return tl_usage(cli, "it would take %.3g devices, more than there can be", devices);
         t->devices = devices < 1 ? 1 : (int64_t)devices;
@@ -241,7 +241,7 @@ static int compute(const tl_cli *cli, tl_time *t) {
     }
     if (t->params == 0 || t->tokens == 0)
         return tl_usage(cli, "not one %s fits in that time", t->params == 0 ? "parameter" : "token");
-    if (!tl_mul_u128(t->params, t->tokens, &t->flops) || !tl_mul_u128(t->flops, 6, &t->flops))
+    if (!tl_mul_u128(t->params, t->tokens, &t->flops) || !tl_mul_u128(t->flops, TL_NAPKIN_FLOPS, &t->flops))
         return tl_usage(cli, "6 x params x tokens is more than 2^128 FLOPs");
     double flops = tl_u128_double(t->flops), rate = (double)t->devices * t->peak;
     if (t->solve == TL_TIME_MFU)

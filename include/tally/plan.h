@@ -46,6 +46,10 @@ typedef struct tl_plan_options {
 typedef enum tl_bound { TL_BOUND_UNKNOWN, TL_BOUND_COMPUTE, TL_BOUND_MEMORY, TL_BOUND_COMMUNICATION } tl_bound;
 const char *tl_bound_name(tl_bound bound);
 
+/* The napkin's FLOPs a parameter and token: 2 forward and 4 backward for a dense model, attention over the sequence left out
+ * (Kaplan et al. 2020, section 2.1). A convention to set beside what a run counted, never in place of it. */
+#define TL_NAPKIN_FLOPS 6
+
 #define TL_PLAN_NOTES 24
 #define TL_PLAN_TOP 8
 

@@ -322,8 +322,8 @@ tl_status tl_explain_six_of(const tl_explain_sum *flops, const tl_explain_sum *p
     const tl_train_options *train = &run->train;
     memset(six, 0, sizeof *six);
     bool words = tl_net_model(tl_trainer_net(run->trainer))->family != TL_FAMILY_CRUNCHER;
-    const tl_poly *tokens = tl_poly_constant(space, 6);
-    tl_u128 n = 6 * (tl_u128)train->micro_batch;
+    const tl_poly *tokens = tl_poly_constant(space, TL_NAPKIN_FLOPS);
+    tl_u128 n = TL_NAPKIN_FLOPS * (tl_u128)train->micro_batch;
     tokens = tl_poly_mul(space, tokens, tl_poly_symbol(space, "B", train->micro_batch, NULL));
     if (words)
         tokens = tl_poly_mul(space, tokens, tl_poly_symbol(space, "T", train->seq, NULL));

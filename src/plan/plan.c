@@ -210,6 +210,7 @@ static void read_phases(tl_plan_run *run, tl_plan *p) {
 typedef struct holders {
     tl_plan_holder list[256];
     int count;
+    int64_t dropped; /* tensors of kinds that found no place in the list */
 } holders;
 
 static bool gather_holder(void *user, const tl_live_entry *e) {
@@ -230,13 +231,18 @@ static bool gather_holder(void *user, const tl_live_entry *e) {
         n->category = e->category;
         n->bytes = e->bytes;
         n->count = 1;
-    }
+    } else
+        h->dropped++;
     return true;
 }
 
-static void read_holders(tl_plan_run *run, tl_plan *p) {
+static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
     holders h = {.count = 0};
-    tl_ledger_each_live(run->ctx, TL_PHASE_ALL, gather_holder, &h);
+    if (!tl_ledger_each_live(run->ctx, TL_PHASE_ALL, gather_holder, &h))
+        return tl_fail(error, TL_ERR_MEMORY, "no memory to list what is live at the peak");
+    if (h.dropped)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out, "%lld tensors at the peak beyond %d kinds of holders",
+                     (long long)h.dropped, (int)(sizeof h.list / sizeof h.list[0]));
     for (int k = 0; k < TL_PLAN_TOP && k < h.count; k++) {
         int best = k;
         for (int i = k + 1; i < h.count; i++)
@@ -247,6 +253,7 @@ static void read_holders(tl_plan_run *run, tl_plan *p) {
         h.list[best] = swap;
         p->top[p->n_top++] = h.list[k];
     }
+    return TL_OK;
 }
 
 static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
@@ -308,8 +315,9 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     p->global_batch = o->micro_batch * run.train.accumulation * o->devices.count;
     p->max_micro_batch = -1;
     read_phases(&run, p);
-    read_holders(&run, p);
-    status = read_flops(o, &run, p, error);
+    status = read_holders(&run, p, error);
+    if (status == TL_OK)
+        status = read_flops(o, &run, p, error);
     if (status == TL_OK)
         status = read_arena(&run, p, error);
     if (status == TL_OK) {
