@@ -18,6 +18,7 @@ struct instrument {
     const tl_parameter *list;
     int list_count;
     const tl_optimizer *optimizer;
+    const tl_trainer *trainer;
     int64_t fail_after;
     bool failed;
     tl_kernels kernels;
@@ -47,6 +48,10 @@ static int64_t *owner_of(instrument *i, const block *b) {
         if (holds(tl_optimizer_master(i->optimizer, p), b))
             return &m->master;
     }
+    tl_tensor *extra;
+    for (int k = 0; i->trainer && tl_trainer_extra(i->trainer, k, NULL, &extra); k++)
+        if (holds(extra, b))
+            return &m->optim;
     return &m->rest;
 }
 
@@ -159,6 +164,8 @@ void instrument_watch(instrument *i, const tl_parameter *list, int count, const 
     i->list_count = count;
     i->optimizer = optimizer;
 }
+
+void instrument_watch_extra(instrument *i, const tl_trainer *trainer) { i->trainer = trainer; }
 
 void instrument_is_data(instrument *i, const tl_tensor *t) {
     for (int64_t k = i->count - 1; k >= 0; k--)

@@ -21,6 +21,7 @@
 #include "small_models.h"
 #include "tally/account.h"
 #include "tally/grad.h"
+#include "tally/plan.h"
 
 extern const tl_op tl_op_linear;
 
@@ -33,6 +34,8 @@ typedef struct config {
     int64_t B, T, A;
     double clip, dropout;
     bool flip_tied, biases, mixed, bf16, best, ungated, interleaved;
+    tl_precision precision; /* 0: from mixed and bf16 */
+    bool autocast;
     int64_t kv_heads, layers, context; /* 0: the base model's */
     int threads;
 } config;
@@ -84,6 +87,101 @@ static const config configs[] = {
     CONFIG("cruncher adagrad", small_cruncher, ADAGRAD, 8, 1, 1),
     CONFIG("cruncher sgd, 3 micro-batches", small_cruncher, SGD, 5, 1, 3),
     CONFIG("cruncher adamw, bf16-mixed, clipped", small_cruncher, ADAMW, 8, 1, 1, .mixed = true, .clip = 1),
+    CONFIG("gpt2 sgd, bf16", small_gpt2, SGD, 2, 16, 1, .precision = TL_PRECISION_BF16, .clip = 0.5),
+    CONFIG("gpt2 sgd, bf16-mixed", small_gpt2, SGD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED, .clip = 0.5),
+    CONFIG("gpt2 sgd, fp16-mixed", small_gpt2, SGD, 2, 16, 1, .precision = TL_PRECISION_FP16_MIXED, .clip = 0.5),
+    CONFIG("gpt2 sgd, fp8-mixed", small_gpt2, SGD, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED, .clip = 0.5),
+    CONFIG("gpt2 sgd, bf16-mixed, autocast", small_gpt2, SGD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .autocast = true, .clip = 0.5),
+    CONFIG("gpt2 momentum, bf16, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3, .precision = TL_PRECISION_BF16),
+    CONFIG("gpt2 momentum, bf16-mixed, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED),
+    CONFIG("gpt2 momentum, fp16-mixed, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_FP16_MIXED),
+    CONFIG("gpt2 momentum, fp8-mixed, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_FP8_MIXED),
+    CONFIG("gpt2 momentum, bf16-mixed, autocast, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true),
+    CONFIG("gpt2 adamw, bf16, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3, .precision = TL_PRECISION_BF16,
+           .clip = 0.5),
+    CONFIG("gpt2 adamw, bf16-mixed, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3, .precision = TL_PRECISION_BF16_MIXED,
+           .clip = 0.5),
+    CONFIG("gpt2 adamw, fp16-mixed, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3, .precision = TL_PRECISION_FP16_MIXED,
+           .clip = 0.5),
+    CONFIG("gpt2 adamw, fp8-mixed, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3, .precision = TL_PRECISION_FP8_MIXED,
+           .clip = 0.5),
+    CONFIG("gpt2 adamw, bf16-mixed, autocast, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true, .clip = 0.5),
+    CONFIG("gpt2 adamw, fp16-mixed, autocast, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_FP16_MIXED, .autocast = true, .clip = 0.5),
+    CONFIG("gpt2 adamw, fp8-mixed, autocast, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_FP8_MIXED, .autocast = true, .clip = 0.5),
+    CONFIG("gpt2 cs336, bf16", small_gpt2, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_BF16),
+    CONFIG("gpt2 cs336, bf16-mixed", small_gpt2, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED),
+    CONFIG("gpt2 cs336, fp16-mixed", small_gpt2, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_FP16_MIXED),
+    CONFIG("gpt2 cs336, fp8-mixed", small_gpt2, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED),
+    CONFIG("gpt2 cs336, bf16-mixed, autocast", small_gpt2, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .autocast = true),
+    CONFIG("gpt2 adagrad, bf16", small_gpt2, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_BF16, .best = true,
+           .threads = 2),
+    CONFIG("gpt2 adagrad, bf16-mixed", small_gpt2, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .best = true, .threads = 2),
+    CONFIG("gpt2 adagrad, fp16-mixed", small_gpt2, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_FP16_MIXED,
+           .best = true, .threads = 2),
+    CONFIG("gpt2 adagrad, fp8-mixed", small_gpt2, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED, .best = true,
+           .threads = 2),
+    CONFIG("gpt2 adagrad, bf16-mixed, autocast", small_gpt2, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .autocast = true, .best = true, .threads = 2),
+    CONFIG("llama sgd, bf16", small_llama, SGD, 2, 16, 1, .precision = TL_PRECISION_BF16, .clip = 0.5),
+    CONFIG("llama sgd, bf16-mixed", small_llama, SGD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED, .clip = 0.5),
+    CONFIG("llama sgd, fp16-mixed", small_llama, SGD, 2, 16, 1, .precision = TL_PRECISION_FP16_MIXED, .clip = 0.5),
+    CONFIG("llama sgd, fp8-mixed", small_llama, SGD, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED, .clip = 0.5),
+    CONFIG("llama sgd, bf16-mixed, autocast", small_llama, SGD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .autocast = true, .clip = 0.5),
+    CONFIG("llama momentum, bf16, 3 micro-batches", small_llama, MOMENTUM, 2, 16, 3, .precision = TL_PRECISION_BF16),
+    CONFIG("llama momentum, bf16-mixed, 3 micro-batches", small_llama, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED),
+    CONFIG("llama momentum, fp16-mixed, 3 micro-batches", small_llama, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_FP16_MIXED),
+    CONFIG("llama momentum, fp8-mixed, 3 micro-batches", small_llama, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_FP8_MIXED),
+    CONFIG("llama momentum, bf16-mixed, autocast, 3 micro-batches", small_llama, MOMENTUM, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true),
+    CONFIG("llama adamw, bf16, 3 micro-batches", small_llama, ADAMW, 2, 16, 3, .precision = TL_PRECISION_BF16,
+           .clip = 0.5),
+    CONFIG("llama adamw, bf16-mixed, 3 micro-batches", small_llama, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED, .clip = 0.5),
+    CONFIG("llama adamw, fp16-mixed, 3 micro-batches", small_llama, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_FP16_MIXED, .clip = 0.5),
+    CONFIG("llama adamw, fp8-mixed, 3 micro-batches", small_llama, ADAMW, 2, 16, 3, .precision = TL_PRECISION_FP8_MIXED,
+           .clip = 0.5),
+    CONFIG("llama adamw, bf16-mixed, autocast, 3 micro-batches", small_llama, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true, .clip = 0.5),
+    CONFIG("llama adamw, fp16-mixed, autocast, 3 micro-batches", small_llama, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_FP16_MIXED, .autocast = true, .clip = 0.5),
+    CONFIG("llama adamw, fp8-mixed, autocast, 3 micro-batches", small_llama, ADAMW, 2, 16, 3,
+           .precision = TL_PRECISION_FP8_MIXED, .autocast = true, .clip = 0.5),
+    CONFIG("llama cs336, bf16", small_llama, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_BF16),
+    CONFIG("llama cs336, bf16-mixed", small_llama, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED),
+    CONFIG("llama cs336, fp16-mixed", small_llama, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_FP16_MIXED),
+    CONFIG("llama cs336, fp8-mixed", small_llama, ADAMW_CS336, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED),
+    CONFIG("llama cs336, bf16-mixed, autocast", small_llama, ADAMW_CS336, 2, 16, 1,
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true),
+    CONFIG("llama adagrad, bf16", small_llama, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_BF16, .best = true,
+           .threads = 2),
+    CONFIG("llama adagrad, bf16-mixed", small_llama, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .best = true, .threads = 2),
+    CONFIG("llama adagrad, fp16-mixed", small_llama, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_FP16_MIXED,
+           .best = true, .threads = 2),
+    CONFIG("llama adagrad, fp8-mixed", small_llama, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED,
+           .best = true, .threads = 2),
+    CONFIG("llama adagrad, bf16-mixed, autocast", small_llama, ADAGRAD, 2, 16, 1, .precision = TL_PRECISION_BF16_MIXED,
+           .autocast = true, .best = true, .threads = 2),
+    CONFIG("gpt2 adamw, fp8-mixed, dropout", small_gpt2, ADAMW, 2, 16, 1, .precision = TL_PRECISION_FP8_MIXED,
+           .dropout = 0.1),
+    CONFIG("cruncher adamw, fp8-mixed", small_cruncher, ADAMW, 8, 1, 1, .precision = TL_PRECISION_FP8_MIXED),
+    CONFIG("cruncher sgd, fp16-mixed, autocast", small_cruncher, SGD, 8, 1, 3, .precision = TL_PRECISION_FP16_MIXED,
+           .autocast = true),
 };
 
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
@@ -115,6 +213,10 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.momentum = c->rule == MOMENTUM ? 0.9 : 0;
     o.optimizer.cs336_order = c->rule == ADAMW_CS336;
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
+    o.autocast = c->autocast;
+    tl_error error = {0};
+    if (c->precision && tl_precision_apply(c->precision, &o, &error) != TL_OK)
+        fail_msg("%s: %s", c->name, error.message);
     return o;
 }
 
@@ -247,6 +349,7 @@ static void measure(const config *c, account *a, account *own) {
     const tl_parameter *list;
     int count = tl_net_parameters(tl_trainer_net(trainer), &list);
     instrument_watch(in, list, count, tl_trainer_optimizer(trainer));
+    instrument_watch_extra(in, trainer);
     random_batch batch = {in, &model, 42};
     step(trainer, &batch);
     instrument_begin(in);

@@ -39,6 +39,9 @@ void tl_optimizer_free(tl_optimizer *optimizer);
 /* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. NULL, which
  * tl_optimizer_new returned with the context's error, is TL_ERR_ARGUMENT. */
 tl_status tl_optimizer_step(tl_optimizer *optimizer, double lr) TL_MUST_CHECK;
+/* With `on`, every later step takes each gradient times `factor`, computed in f32 before the update (loss scaling): a gradient
+ * of another format as an f32 tensor that lives for that parameter's update, one in f32 in place. */
+void tl_optimizer_unscale(tl_optimizer *optimizer, bool on, double factor);
 int64_t tl_optimizer_steps(const tl_optimizer *optimizer);
 /* State k (0 or 1) of parameter i: momentum or sum of squares, m and v; NULL before it exists. Borrowed; pure. */
 tl_tensor *tl_optimizer_state(const tl_optimizer *optimizer, int i, int k);
