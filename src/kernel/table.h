@@ -360,7 +360,7 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel
         *one_hot; /* in[0] indices → out[0] with one axis more, the last; tl_one_hot_attr. Out of range: all off */
     /* ---- emulated float8: fp8.c ---- */
-    tl_kernel *fp8_round;    /* in[0] → out[0] = in·scale, rounded to the format, ÷ scale; in place; tl_fp8_attr. Floats */
+    tl_kernel *fp8_round; /* in[0] → out[0] = in·scale, rounded to the format, ÷ scale; in place; tl_fp8_attr. Floats */
     tl_kernel *absolute_max; /* out[0], one f32: the largest of what it held and |in[0]|; NaN wins */
     tl_kernel *fp8_roll;     /* out[0] f32[TL_FP8_ROWS, 1 + history], in place: see tally/ops_fp8.h */
 };

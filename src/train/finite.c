@@ -36,7 +36,7 @@ static int64_t first_bad(const tl_tensor *t, double *value) {
 }
 
 static char *index_text(const tl_tensor *t, int64_t flat, char *text, size_t size) {
-    int64_t index[TL_MAX_NDIM];
+    int64_t index[TL_MAX_NDIM] = {0};
     size_t used = 0;
     for (int d = t->shape.ndim - 1; d >= 0; d--) {
         index[d] = flat % t->shape.dim[d].size;
