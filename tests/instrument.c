@@ -43,8 +43,9 @@ static int64_t *owner_of(instrument *i, const block *b) {
             return &m->grad;
         if (!i->optimizer)
             continue;
-        if (holds(tl_optimizer_state(i->optimizer, p, 0), b) || holds(tl_optimizer_state(i->optimizer, p, 1), b))
-            return &m->optim;
+        for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
+            if (holds(tl_optimizer_state(i->optimizer, p, k), b))
+                return &m->optim;
         if (holds(tl_optimizer_master(i->optimizer, p), b))
             return &m->master;
     }
@@ -230,14 +231,14 @@ static tl_status tokens(random_batch *r, tl_ctx *ctx, const tl_train_options *o,
 static tl_tensor *vectors(random_batch *r, tl_ctx *ctx, tl_dtype dtype, tl_shape shape, int64_t count) {
     static union {
         float f32[MOST];
-        uint16_t bf16[MOST];
+        uint16_t half[MOST];
     } v;
     for (int64_t i = 0; i < count; i++) {
         float value = (float)next(&r->seed) * 0x1p-31f - 1.0f;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
         if (dtype == TL_BF16)
-            v.bf16[i] = (uint16_t)(bits >> 16); /* cut, not rounded: any value will do */
+            v.half[i] = tl_f32_to_bf16(value);
+        else if (dtype == TL_F16)
+            v.half[i] = tl_f32_to_f16(value);
         else
             v.f32[i] = value;
     }

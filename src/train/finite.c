@@ -146,16 +146,16 @@ tl_status tl_fail_not_finite_gradient(tl_trainer *tr) {
     const tl_parameter *list;
     int count = tl_net_parameters(tr->net, &list);
     long long step = (long long)tl_optimizer_steps(tr->optimizer) + 1;
-    for (int i = 0; i < count; i++) {
-        const tl_tensor *grad = tl_tensor_grad(list[i].tensor);
+    const char *name = tl_first_non_finite_gradient(tr->ctx, list, count);
+    const tl_tensor *grad = name ? tl_tensor_grad(tl_net_find(tr->net, name)) : NULL;
+    if (grad) {
         double value = 0;
         char where[160], shape[200];
-        int64_t at = grad ? first_bad(grad, &value) : -1;
-        if (at >= 0)
-            return tl_ctx_fail(tr->ctx, TL_ERR_STATE,
-                               "the gradient of %s, %s, is %g at [%s] at step %lld; stopped before the update",
-                               list[i].name, tl_tensor_text(grad, shape, sizeof shape), value,
-                               index_text(grad, at, where, sizeof where), step);
+        int64_t at = first_bad(grad, &value);
+        return tl_ctx_fail(tr->ctx, TL_ERR_STATE,
+                           "the gradient of %.120s, %s, is %g at [%s] at step %lld; stopped before the update", name,
+                           tl_tensor_text(grad, shape, sizeof shape), value,
+                           index_text(grad, at < 0 ? 0 : at, where, sizeof where), step);
     }
     return tl_ctx_fail(
         tr->ctx, TL_ERR_STATE,
