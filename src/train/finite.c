@@ -76,7 +76,8 @@ static void watch(void *self, const tl_sig *sig, tl_tensor *const out[], int n) 
     for (int i = 0; i < n && !f->found; i++) {
         double value = 0;
         char shape[200], where[160];
-        int64_t at = sig->out[i].hidden ? -1 : first_bad(out[i], &value);
+        /* Statistics, and what is recorded in place beside the expression, are no values of it. */
+        int64_t at = sig->out[i].hidden || sig->out[i].in_place ? -1 : first_bad(out[i], &value);
         if (at < 0)
             continue;
         f->found = true;
