@@ -138,10 +138,10 @@ static tl_status suggest(advisor *a, const tl_plan_options *o, const char *chang
 }
 
 /* The levers, as bits, in the order of what they cost. */
-enum { SMALLER_BATCH = 1, LEAN_PRECISION = 2, NO_STATES = 4, LEVERS = 3 };
+enum { SMALLER_BATCH = 1, MIXED_PRECISION = 2, LEAN_PRECISION = 4, NO_STATES = 8, LEVERS = 4 };
 
 static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[96]) {
-    static const char *const effects[LEVERS] = {"", " --precision bf16", " --optim sgd"};
+    const char *precision = "";
     int64_t per_device = a->plan->global_batch / a->plan->devices;
     char text[64] = "";
     *o = *a->asked;
@@ -153,18 +153,26 @@ static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[9
         o->global_batch = per_device * a->plan->devices;
         snprintf(text, sizeof text, " --micro-batch 1 --global-batch %lld", (long long)o->global_batch);
     }
+    if (levers &
+        MIXED_PRECISION) { /* fp16 and emulated fp8 keep no less than bf16 does, and would be no better advice */
+        if (o->precision != TL_PRECISION_FP32 || levers & LEAN_PRECISION)
+            return false;
+        o->precision = TL_PRECISION_BF16_MIXED;
+        precision = " --precision bf16-mixed";
+    }
     if (levers & LEAN_PRECISION) {
         if (o->precision == TL_PRECISION_BF16)
             return false;
+        precision = o->autocast ? " --precision bf16 --autocast off" : " --precision bf16";
         o->precision = TL_PRECISION_BF16;
+        o->autocast = false;
     }
     if (levers & NO_STATES) {
         if (o->optimizer.kind == TL_OPTIM_NONE || (o->optimizer.kind == TL_OPTIM_SGD && o->optimizer.momentum == 0))
             return false;
         o->optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     }
-    snprintf(change, 96, "%s%s%s", text, levers & LEAN_PRECISION ? effects[1] : "",
-             levers & NO_STATES ? effects[2] : "");
+    snprintf(change, 96, "%s%s%s", text, precision, levers & NO_STATES ? " --optim sgd" : "");
     memmove(change, change + 1, strlen(change)); /* without the first space */
     return true;
 }
@@ -174,6 +182,8 @@ static const char *effect_of(int levers) {
         return "other optimizer";
     if (levers & LEAN_PRECISION)
         return "bf16 rounding";
+    if (levers & MIXED_PRECISION)
+        return "bf16 products";
     return "same run";
 }
 
@@ -264,6 +274,7 @@ tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl
     char change[96];
     bool fits = false, any = false, done[1 << LEVERS] = {false};
     lean.precision = TL_PRECISION_BF16;
+    lean.autocast = false;
     lean.optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     if (a.budget > 24)
         a.budget = 24;
