@@ -33,6 +33,7 @@ typedef struct tl_plan_options {
     int64_t seq, micro_batch, global_batch; /* global_batch 0: micro_batch × devices */
     tl_precision precision;
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
+    tl_recompute recompute;
     double clip;
     bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
     tl_u128 tokens;         /* of the whole run; 0: not given */
@@ -70,10 +71,11 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
-    /* matmul FLOPs of one device's step, times devices where it says per step */
+    /* matmul FLOPs of one device's step, times devices where it says per step. Model FLOPs: nothing is counted twice that is
+     * computed again for backward; hardware FLOPs are all that is executed. */
     tl_u128 forward_per_token, forward_per_token_causal, per_token, per_token_causal; /* rounded down */
     tl_u128 per_step, per_step_causal, hardware_per_step;
-    tl_u128 arithmetic_per_step, special_per_step; /* all devices */
+    tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
     int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
     bool fits;                                     /* false also when capacity is unknown: see capacity_bytes */

@@ -16,6 +16,7 @@ typedef struct tl_train_options {
     int64_t ranks;        /* data-parallel group; more than 1 on meta only */
     tl_dtype dtype;       /* of parameters and activations */
     tl_optimizer_options optimizer;
+    tl_recompute recompute;
     double clip;    /* global gradient norm; 0: none */
     bool condensed; /* on meta: run two micro-batches and book the second for all later ones */
 } tl_train_options;
