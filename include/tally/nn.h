@@ -56,6 +56,7 @@ typedef struct tl_recompute {
 tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) TL_MUST_CHECK;
 /* "none", "selective", "full" or "every:4", as typed. */
 char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size);
+tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) TL_MUST_CHECK;
 
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);

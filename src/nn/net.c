@@ -139,6 +139,26 @@ tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) {
     return TL_OK;
 }
 
+tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) {
+    static const char *const names[] = {"none", "selective", "full"};
+    for (int kind = 0; kind < 3; kind++)
+        if (strcmp(text, names[kind]) == 0) {
+            *recompute = (tl_recompute){(tl_recompute_kind)kind, 0};
+            return TL_OK;
+        }
+    tl_recompute every = {TL_RECOMPUTE_EVERY, 0};
+    bool digits = strncmp(text, "every:", 6) == 0 && text[6];
+    for (const char *at = text + 6; digits && *at; at++)
+        digits = *at >= '0' && *at <= '9' && tl_mul_i64(every.every, 10, &every.every) &&
+                 tl_add_i64(every.every, *at - '0', &every.every);
+    if (!digits || every.every < 1)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "recompute \"%.80s\"; none, selective, full or every:K (a layer in K, such as every:4) would work", text);
+    *recompute = every;
+    return TL_OK;
+}
+
 char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
     static const char *const names[] = {"none", "selective", "full"};
     if (recompute.kind == TL_RECOMPUTE_EVERY)
