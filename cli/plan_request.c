@@ -29,6 +29,11 @@ tl_optimizer_options tl_cli_optimizer_of(int choice) {
     }
 }
 
+tl_recompute tl_cli_recompute(const tl_cli *cli) {
+    const tl_option_value *value = &cli->options.at[TL_OPTION_RECOMPUTE];
+    return (tl_recompute){(tl_recompute_kind)value->choice, value->choice == TL_RECOMPUTE_EVERY ? value->size : 0};
+}
+
 static int request_here(const tl_cli *cli, tl_request *r) {
     tl_error error = {TL_OK, ""};
     r->device = "this machine";
@@ -62,6 +67,7 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
     r->options.precision = (tl_precision)options->at[TL_OPTION_PRECISION].choice;
     r->options.autocast = options->at[TL_OPTION_AUTOCAST].choice != 0;
     r->options.optimizer = tl_cli_optimizer(cli);
+    r->options.recompute = tl_cli_recompute(cli);
     r->options.peak = options->at[TL_OPTION_PEAK].real;
     r->options.mfu = options->at[TL_OPTION_MFU].real;
     int status = TL_EXIT_OK;
@@ -172,6 +178,9 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
            tl_option_choice(cli, TL_OPTION_OPTIM), tl_option_choice(cli, TL_OPTION_FLOPS));
     if (o->autocast)
         append(text, size, " --autocast on");
+    char recompute[32];
+    if (o->recompute.kind != TL_RECOMPUTE_NONE)
+        append(text, size, " --recompute %s", tl_recompute_text(o->recompute, recompute, sizeof recompute));
     if (o->clip > 0)
         append(text, size, " --clip %g", o->clip);
     for (size_t i = 0; i < sizeof as_typed / sizeof as_typed[0]; i++)

@@ -38,6 +38,7 @@ typedef struct config {
     bool autocast;
     int64_t kv_heads, layers, context; /* 0: the base model's */
     int threads;
+    tl_recompute recompute;
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -89,6 +90,46 @@ static const config configs[] = {
     CONFIG("cruncher adamw, bf16-mixed, clipped", small_cruncher, ADAMW, 8, 1, 1, .mixed = true, .clip = 1),
 };
 
+#define SELECTIVE .recompute = {TL_RECOMPUTE_SELECTIVE, 0}
+#define FULL .recompute = {TL_RECOMPUTE_FULL, 0}
+#define EVERY(k) .recompute = {TL_RECOMPUTE_EVERY, (k)}
+
+/* Recompute by family and optimizer; condensed repetitions of micro-batches, odd layers, dropout. */
+static const config recomputed[] = {
+    CONFIG("gpt2 adamw, selective", small_gpt2, ADAMW, 2, 16, 1, SELECTIVE),
+    CONFIG("gpt2 adamw, selective, dropout, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3, SELECTIVE, .dropout = 0.1),
+    CONFIG("gpt2 adamw, full", small_gpt2, ADAMW, 3, 16, 1, FULL),
+    CONFIG("gpt2 adamw, full, dropout, 4 micro-batches, clipped", small_gpt2, ADAMW, 2, 16, 4, FULL, .dropout = 0.1,
+           .clip = 1),
+    CONFIG("gpt2 cs336, full, untied", small_gpt2, ADAMW_CS336, 2, 12, 3, FULL, .flip_tied = true),
+    CONFIG("gpt2 sgd, every 2 of 5, dropout", small_gpt2, SGD, 2, 16, 1, EVERY(2), .layers = 5, .dropout = 0.1),
+    CONFIG("gpt2 momentum, every 3 of 5, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3, EVERY(3), .layers = 5),
+    CONFIG("gpt2 adagrad, full", small_gpt2, ADAGRAD, 4, 8, 1, FULL),
+    CONFIG("gpt2 sgd, selective", small_gpt2, SGD, 2, 16, 3, SELECTIVE),
+    CONFIG("gpt2 momentum, full", small_gpt2, MOMENTUM, 2, 16, 1, FULL),
+    CONFIG("gpt2 adagrad, selective", small_gpt2, ADAGRAD, 4, 8, 3, SELECTIVE),
+    CONFIG("gpt2 adamw, bf16-mixed, full, best kernels, 2 threads", small_gpt2, ADAMW, 2, 16, 3, FULL, .mixed = true,
+           .best = true, .threads = 2, .dropout = 0.1),
+    CONFIG("gpt2 adamw, bf16, every layer", small_gpt2, ADAMW, 2, 16, 1, EVERY(1), .bf16 = true),
+    CONFIG("llama adamw, selective", small_llama, ADAMW, 2, 16, 1, SELECTIVE),
+    CONFIG("llama adamw, selective, one key head, 3 micro-batches", small_llama, ADAMW, 2, 16, 3, SELECTIVE,
+           .kv_heads = 1),
+    CONFIG("llama adamw, full", small_llama, ADAMW, 2, 16, 1, FULL),
+    CONFIG("llama adamw, full, tied, 5 micro-batches", small_llama, ADAMW, 2, 16, 5, FULL, .flip_tied = true),
+    CONFIG("llama sgd, full, biases, clipped", small_llama, SGD, 2, 16, 3, FULL, .biases = true, .clip = 0.5),
+    CONFIG("llama momentum, every 2 of 5", small_llama, MOMENTUM, 2, 16, 1, EVERY(2), .layers = 5),
+    CONFIG("llama adagrad, every 4 of 5, 3 micro-batches", small_llama, ADAGRAD, 2, 16, 3, EVERY(4), .layers = 5),
+    CONFIG("llama cs336, selective, interleaved", small_llama, ADAMW_CS336, 2, 16, 1, SELECTIVE, .kv_heads = 4,
+           .interleaved = true),
+    CONFIG("llama sgd, selective", small_llama, SGD, 2, 16, 1, SELECTIVE),
+    CONFIG("llama momentum, selective", small_llama, MOMENTUM, 2, 16, 3, SELECTIVE),
+    CONFIG("llama adagrad, full", small_llama, ADAGRAD, 2, 16, 1, FULL),
+    CONFIG("llama adamw, ungated, full", small_llama, ADAMW, 2, 16, 1, FULL, .ungated = true),
+    CONFIG("llama adamw, bf16-mixed, selective, best kernels, 2 threads", small_llama, ADAMW, 4, 32, 3, SELECTIVE,
+           .mixed = true, .best = true, .threads = 2),
+};
+
+enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
 static tl_model model_of(const config *c) {
@@ -122,6 +163,7 @@ static tl_train_options train_of(const config *c) {
     tl_error error = {0};
     if (c->precision && tl_precision_apply(c->precision, &o, &error) != TL_OK)
         fail_msg("%s: %s", c->name, error.message);
+    o.recompute = c->recompute;
     return o;
 }
 
@@ -269,12 +311,10 @@ static void measure(const config *c, account *a, account *own) {
     assert_int_equal(instrument_free(in), 0);
 }
 
-static void test_planned_equals_measured(void **state) {
-    (void)state;
+static void compare_all(const config *list, int count) {
     int different = 0, compared = 0;
-    assert_true(CONFIGS >= 24);
-    for (int i = 0; i < CONFIGS; i++) {
-        const config *c = &configs[i];
+    for (int i = 0; i < count; i++) {
+        const config *c = &list[i];
         account planned, real, own;
         plan(c, &planned);
         measure(c, &real, &own);
@@ -294,39 +334,63 @@ static void test_planned_equals_measured(void **state) {
     assert_int_equal(different, 0);
 }
 
-/* Every precision with every optimizer, on both families. */
+typedef struct precision_kind {
+    tl_precision precision;
+    bool autocast;
+} precision_kind;
+
+static config crossed(int base, rule r, precision_kind kind, tl_recompute_kind recompute, char name[96]) {
+    static tl_model (*const bases[])(void) = {small_gpt2, small_llama, small_cruncher};
+    snprintf(name, 96, "base %d, rule %d, %s%s, recompute %d", base, (int)r, tl_precision_name(kind.precision),
+             kind.autocast ? ", autocast" : "", (int)recompute);
+    config c = {.name = name, .base = bases[base], .rule = r, .B = 2, .T = 16, .A = 1 + 2 * ((int)r % 2)};
+    c.precision = kind.precision;
+    c.autocast = kind.autocast;
+    c.recompute = (tl_recompute){recompute, recompute == TL_RECOMPUTE_EVERY ? 2 : 0};
+    c.clip = r == ADAMW || r == SGD ? 0.5 : 0;
+    c.dropout = r == ADAM ? 0.1 : 0;
+    c.threads = r == ADAGRAD ? 2 : 1;
+    return c;
+}
+
+/* Every precision with every optimizer and every recompute, on all families (the cruncher has nothing to recompute). */
 static void test_every_precision(void **state) {
     (void)state;
-    static const struct {
-        tl_precision precision;
-        bool autocast;
-    } kinds[] = {{TL_PRECISION_FP32, false},       {TL_PRECISION_BF16, false},      {TL_PRECISION_BF16_MIXED, false},
-                 {TL_PRECISION_FP16_MIXED, false}, {TL_PRECISION_FP8_MIXED, false}, {TL_PRECISION_BF16_MIXED, true},
-                 {TL_PRECISION_FP16_MIXED, true},  {TL_PRECISION_FP8_MIXED, true}};
-    tl_model (*const bases[])(void) = {small_gpt2, small_llama, small_cruncher};
+    static const precision_kind kinds[] = {{TL_PRECISION_FP32, false},       {TL_PRECISION_BF16, false},
+                                           {TL_PRECISION_BF16_MIXED, false}, {TL_PRECISION_FP16_MIXED, false},
+                                           {TL_PRECISION_FP8_MIXED, false},  {TL_PRECISION_BF16_MIXED, true},
+                                           {TL_PRECISION_FP16_MIXED, true},  {TL_PRECISION_FP8_MIXED, true}};
+    static const tl_recompute_kind again[] = {TL_RECOMPUTE_NONE, TL_RECOMPUTE_SELECTIVE, TL_RECOMPUTE_FULL,
+                                              TL_RECOMPUTE_EVERY};
     int different = 0, compared = 0;
-    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
+    for (int b = 0; b < 3; b++)
         for (rule r = SGD; r < RULES; r++)
-            for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-                char name[96];
-                snprintf(name, sizeof name, "base %zu, rule %d, %s%s", b, (int)r, tl_precision_name(kinds[k].precision),
-                         kinds[k].autocast ? ", autocast" : "");
-                config c = {.name = name, .base = bases[b], .rule = r, .B = 2, .T = 16, .A = 1 + 2 * ((int)r % 2)};
-                c.precision = kinds[k].precision;
-                c.autocast = kinds[k].autocast;
-                c.clip = r == ADAMW || r == SGD ? 0.5 : 0;
-                c.dropout = r == ADAM ? 0.1 : 0;
-                c.threads = r == ADAGRAD ? 2 : 1;
-                account planned, real, own;
-                plan(&c, &planned);
-                measure(&c, &real, &own);
-                different += compare(c.name, &planned, &real, false) != 0;
-                own.step.uncounted = real.step.uncounted;
-                different += compare(c.name, &own, &real, false) != 0;
-                compared++;
-            }
-    print_message("planned = measured on %d of %d precisions and optimizers\n", compared - different, compared);
+            for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+                for (size_t a = 0; a < (b < 2 ? sizeof again / sizeof *again : 1); a++) {
+                    char name[96];
+                    config c = crossed(b, r, kinds[k], again[a], name);
+                    account planned, real, own;
+                    plan(&c, &planned);
+                    measure(&c, &real, &own);
+                    different += compare(c.name, &planned, &real, false) != 0;
+                    own.step.uncounted = real.step.uncounted;
+                    different += compare(c.name, &own, &real, false) != 0;
+                    compared++;
+                }
+    print_message("planned = measured on %d of %d precisions, optimizers and recomputes\n", compared - different,
+                  compared);
     assert_int_equal(different, 0);
+}
+
+static void test_planned_equals_measured(void **state) {
+    (void)state;
+    assert_true(CONFIGS >= 24);
+    compare_all(configs, CONFIGS);
+}
+
+static void test_planned_equals_measured_with_recompute(void **state) {
+    (void)state;
+    compare_all(recomputed, RECOMPUTED);
 }
 
 /* ---- the arena ---- */
@@ -601,9 +665,10 @@ static void test_resident_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planned_equals_measured), cmocka_unit_test(test_every_precision),
-        cmocka_unit_test(test_arena_holds_every_step),  cmocka_unit_test(test_arena_reports_unplanned),
-        cmocka_unit_test(test_mutations_are_caught),    cmocka_unit_test(test_resident_memory),
+        cmocka_unit_test(test_planned_equals_measured), cmocka_unit_test(test_planned_equals_measured_with_recompute),
+        cmocka_unit_test(test_every_precision),         cmocka_unit_test(test_arena_holds_every_step),
+        cmocka_unit_test(test_arena_reports_unplanned), cmocka_unit_test(test_mutations_are_caught),
+        cmocka_unit_test(test_resident_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

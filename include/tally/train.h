@@ -16,7 +16,8 @@ typedef struct tl_train_options {
     int64_t ranks;        /* data-parallel group; more than 1 on meta only */
     tl_dtype dtype;       /* of parameters and activations */
     tl_optimizer_options optimizer;
-    const char *init;  /* tally/init.h: the net's scheme; NULL: its family's */
+    const char *init; /* tally/init.h: the net's scheme; NULL: its family's */
+    tl_recompute recompute;
     double clip;       /* global gradient norm; 0: none */
     bool condensed;    /* on meta: run two micro-batches and book the second for all later ones */
     bool autocast;     /* forward under tl_autocast (tally/grad.h): parameters in dtype, products in `low` */

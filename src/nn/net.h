@@ -63,6 +63,7 @@ struct tl_net {
     tl_symbols symbols;
     tl_dtype dtype;
     bool training;
+    tl_recompute recompute;
     const tl_family_code *code;
     tl_parameter *parameters;
     int count;
@@ -106,6 +107,9 @@ tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *
 void tl_net_fp8_free(tl_net *net);
 /* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
+/* Block `index` of x, checkpointed where the policy says so. */
+typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
+tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */
