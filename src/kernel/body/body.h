@@ -230,6 +230,7 @@ tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reci
     TL_K(power), TL_K(power_backward_base), TL_K(power_backward_exponent), TL_K(mod), TL_K(fmod), TL_K(where),
     TL_K(masked_fill), TL_K(clamp), TL_K(clamp_backward), TL_K(min), TL_K(prod), TL_K(l1), TL_K(sum_square), TL_K(l2),
     TL_K(log_sum_exp), TL_K(l2_backward), TL_K(log_sum_exp_backward), TL_K(prod_backward), TL_K(cumulate),
-    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot);
+    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot), TL_K(fp8_round), TL_K(absolute_max),
+    TL_K(fp8_roll);
 
 #endif
