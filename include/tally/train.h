@@ -55,6 +55,8 @@ typedef struct tl_trainer tl_trainer;
 /* Net and optimizer in `ctx` (phase init). NULL with the context's error. Free it before the context. */
 tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_options *options);
 void tl_trainer_free(tl_trainer *trainer);
+/* The steps to come have batches of other sizes; parameters and states stay. */
+tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t seq) TL_MUST_CHECK;
 tl_net *tl_trainer_net(const tl_trainer *trainer);
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer);
 

@@ -141,6 +141,8 @@ struct tl_ctx {
     struct tl_axes_state *axes; /* axes layer: names, contraction orders */
     void (*axes_close)(tl_ctx *ctx);
     bool recording;
+    bool in_region;    /* a checkpointed region's function is at work */
+    bool region_wants; /* and something it read wants a gradient */
     /* The grad layer's autocast: what an op gets in place of its inputs; in[i] itself where it stays. NULL: off. */
     tl_status (*cast_inputs)(tl_ctx *ctx, const struct tl_op *op, tl_tensor *const in[], int n_in, tl_tensor *cast[],
                              const char *site);
@@ -148,8 +150,6 @@ struct tl_ctx {
     /* Sees every op when it has computed its n outputs; NULL: nobody looks. */
     void (*watch)(void *self, const struct tl_sig *sig, tl_tensor *const out[], int n);
     void *watch_self;
-    bool in_region;           /* a checkpointed region's function is at work */
-    bool region_wants;        /* and something it read wants a gradient */
     uint64_t random_position; /* of the dropout stream */
 };
 

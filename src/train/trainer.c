@@ -65,6 +65,16 @@ void tl_trainer_free(tl_trainer *trainer) {
     tl_host_free(trainer->ctx, trainer, sizeof *trainer);
 }
 
+tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t seq) {
+    tl_train_options options = trainer->options;
+    options.micro_batch = micro_batch;
+    options.seq = seq;
+    tl_status status = trainer->ctx->error.status == TL_OK ? check(trainer->ctx, &options) : trainer->ctx->error.status;
+    if (status == TL_OK)
+        trainer->options = options;
+    return status;
+}
+
 tl_net *tl_trainer_net(const tl_trainer *trainer) { return trainer->net; }
 
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer) { return trainer->optimizer; }

@@ -86,8 +86,8 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
 void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants);
 /* With past_float (or NULL), which does what loop_float does, but writes past the caches by itself: it gets an output at the
  * start of a line and a multiple of 16 elements. Saves the way through a buffer. */
-void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double,
-                          tl_each_loop *past_float, const void *constants);
+void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, tl_each_loop *past_float,
+                          const void *constants);
 
 /* Elements [position, position + n) in flat order as contiguous floats (doubles); returns the memory itself where it can. */
 const float *TL_K(flat_float)(const tl_walk *walk, int array, int64_t position, int64_t n, float *buffer);
