@@ -136,7 +136,7 @@ gives_json "fit model: here" '"device":"thismachine"' fit model
 refuses "fit: adamw8bit by name" "--optim adamw8bit is not done by \`fit'" fit model --optim adamw8bit
 gives "fit model: fp16-mixed (Micikevicius et al. 2018: fp16 beside an fp32 copy)" 0 "/ (2+2+4+4+4 B)" fit model -g H100 --precision fp16-mixed
 gives "fit model: fp8-mixed is emulated" 0 "fp8 is emulated" fit model -g H100 --precision fp8-mixed
-refuses "fit: a precision by name" "it is one of fp32, bf16, bf16-mixed, fp16-mixed, fp8-mixed" fit model --precision fp4
+refuses "fit: a precision by name" "it is one of fp32, bf16, bf16-mixed, fp16-mixed or fp8-mixed" fit model --precision fp4
 refuses "op: fp8-mixed by name" "--precision fp8-mixed is not done by \`op'" op "linear 8 8" --precision fp8-mixed
 refuses "fit: a slip of the finger" "did you mean model" fit modle
 refuses "fit: nothing to fit" "it needs" fit
