@@ -103,7 +103,8 @@ static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *b
     tl_status status = tl_plan_bytes_per_parameter(o->precision, &o->optimizer, each, error);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
         sum += status == TL_OK ? each[c] : 0;
-    if (status == TL_OK && !tl_mul_i64(sum, p->parameters.unique, bytes))
+    int64_t scales = o->optimizer.kind == TL_OPTIM_ADAMW8BIT ? p->parameters.unique / TL_OPTIM_8BIT_BLOCK * 8 : 0;
+    if (status == TL_OK && !(tl_mul_i64(sum, p->parameters.unique, bytes) && tl_add_i64(*bytes, scales, bytes)))
         *bytes = INT64_MAX;
     return status;
 }
@@ -138,10 +139,9 @@ static tl_status suggest(advisor *a, const tl_plan_options *o, const char *chang
 }
 
 /* The levers, as bits, in the order of what they cost. */
-enum { SMALLER_BATCH = 1, LEAN_PRECISION = 2, NO_STATES = 4, LEVERS = 3 };
+enum { SMALLER_BATCH = 1, SMALL_STATES = 2, LEAN_PRECISION = 4, NO_STATES = 8, LEVERS = 4 };
 
 static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[96]) {
-    static const char *const effects[LEVERS] = {"", " --precision bf16", " --optim sgd"};
     int64_t per_device = a->plan->global_batch / a->plan->devices;
     char text[64] = "";
     *o = *a->asked;
@@ -153,6 +153,13 @@ static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[9
         o->global_batch = per_device * a->plan->devices;
         snprintf(text, sizeof text, " --micro-batch 1 --global-batch %lld", (long long)o->global_batch);
     }
+    if (levers & SMALL_STATES) {
+        bool same = o->optimizer.kind == TL_OPTIM_ADAMW && !o->optimizer.cs336_order;
+        if (!same || levers & NO_STATES)
+            return false;
+        o->optimizer.kind = TL_OPTIM_ADAMW8BIT;
+        o->optimizer.states = TL_STATES_DEFAULT;
+    }
     if (levers & LEAN_PRECISION) {
         if (o->precision == TL_PRECISION_BF16)
             return false;
@@ -163,8 +170,8 @@ static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[9
             return false;
         o->optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     }
-    snprintf(change, 96, "%s%s%s", text, levers & LEAN_PRECISION ? effects[1] : "",
-             levers & NO_STATES ? effects[2] : "");
+    snprintf(change, 96, "%s%s%s%s", text, levers & SMALL_STATES ? " --optim adamw8bit" : "",
+             levers & LEAN_PRECISION ? " --precision bf16" : "", levers & NO_STATES ? " --optim sgd" : "");
     memmove(change, change + 1, strlen(change)); /* without the first space */
     return true;
 }
@@ -173,7 +180,9 @@ static const char *effect_of(int levers) {
     if (levers & NO_STATES)
         return "other optimizer";
     if (levers & LEAN_PRECISION)
-        return "bf16 rounding";
+        return levers & SMALL_STATES ? "bf16, 8-bit states" : "bf16 rounding";
+    if (levers & SMALL_STATES)
+        return "8-bit states";
     return "same run";
 }
 
