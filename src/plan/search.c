@@ -180,7 +180,7 @@ static const char *effect_of(int levers) {
     if (levers & NO_STATES)
         return "other optimizer";
     if (levers & LEAN_PRECISION)
-        return levers & SMALL_STATES ? "bf16, 8-bit states" : "bf16 rounding";
+        return levers & SMALL_STATES ? "bf16, 8 bits" : "bf16 rounding";
     if (levers & SMALL_STATES)
         return "8-bit states";
     return "same run";
