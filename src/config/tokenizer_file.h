@@ -85,5 +85,7 @@ tl_status tl_tokenizer_file_parse(const char *text, size_t length, const char *n
 tl_status tl_tokenizer_file_parse_pair(const char *vocab, size_t vocab_length, const char *merges, size_t merges_length,
                                        const char *name, tl_tokenizer_file *file, tl_error *error) TL_MUST_CHECK;
 void tl_tokenizer_file_free(tl_tokenizer_file *file);
+/* Splitting as GPT-2 does. */
+void tl_tokenizer_gpt2_stage(tl_tokenizer_stage *stage, const char *where);
 
 #endif

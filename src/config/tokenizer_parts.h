@@ -15,7 +15,4 @@ tl_status tl_tokenizer_wrong(const tl_tokenizer_file *file, const char *where, c
 tl_status tl_tokenizer_flag(const tl_tokenizer_file *file, const json_t *object, const char *where, const char *key,
                             bool otherwise, bool *value, tl_error *error) TL_MUST_CHECK;
 
-/* Splitting as GPT-2 does. */
-void tl_tokenizer_gpt2_stage(tl_tokenizer_stage *stage, const char *where);
-
 #endif

@@ -35,6 +35,7 @@ struct tl_bpe {
     bool nfc, prefix_space;
     bool blocks, split_blocks, prepend_always, strip_first;
     bool block_inside; /* some token has a U+2581 behind another letter, so a word need not end before one */
+    bool plain;        /* vocab.json and merges.txt say all of it */
     tl_prepend prepend;
 };
 

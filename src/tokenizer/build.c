@@ -287,6 +287,7 @@ tl_status tl_bpe_build(tl_tokenizer *t, const tl_tokenizer_file *f, tl_error *er
     b.bpe->ignore_merges = f->ignore_merges;
     b.bpe->byte_fallback = f->byte_fallback;
     b.bpe->fuse_unk = f->fuse_unk;
+    b.bpe->plain = !f->json;
     b.bpe->nfc = f->nfc;
     b.bpe->prefix_space = f->prefix_space;
     b.bpe->blocks = f->blocks;

@@ -4,6 +4,7 @@
  * UTF-8 is split into words, and a word becomes ids. Every level says how far it is certain, so that a text which is still
  * growing gives the ids it would give as a whole.
  */
+#include "tokenizer/encode.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/nfc.h"
 #include "tokenizer/split.h"
@@ -35,7 +36,9 @@ struct tl_encoder {
     bool strip;         /* behind an added token that takes the white space after it */
     tl_split_state *split;
     tl_bpe_work work;
-    cached *cache; /* NULL: none */
+    cached *cache;       /* NULL: none */
+    tl_split_word *take; /* NULL: words become ids */
+    void *taker;
     char *scratch; /* a stretch or word as the tokenizer sees it */
     size_t n_scratch;
     /* Of the call that runs: */
@@ -53,6 +56,8 @@ static tl_status encode_word(void *self, const char *word, size_t length) {
     tl_encoder *e = self;
     const tl_bpe *bpe = e->tokenizer->bpe;
     cached *slot = NULL;
+    if (e->take)
+        return e->take(e->taker, word, length);
     if (e->cache && length <= CACHED_BYTES) {
         slot = &e->cache[tl_bpe_hash(word, length) & (CACHE_WORDS - 1)];
         if (slot->length == length && memcmp(slot->word, word, length) == 0)
@@ -482,5 +487,19 @@ tl_status tl_tokenizer_encode(const tl_tokenizer *tokenizer, const char *text, s
         return TL_ERR_MEMORY;
     const tl_status status = advance(e, text, bytes, true, out, error);
     tl_encoder_free(e);
+    return status;
+}
+
+tl_status tl_encoder_words(const tl_tokenizer *tokenizer, const char *text, size_t bytes, tl_split_word *word,
+                           void *self, const tl_allocator *allocator, tl_error *error) {
+    tl_token_list specials = {.allocator = allocator};
+    tl_encoder *e = new_encoder(tokenizer, TL_SPECIAL_ENCODE, false, allocator, error);
+    if (!e)
+        return TL_ERR_MEMORY;
+    e->take = word;
+    e->taker = self;
+    const tl_status status = advance(e, text, bytes, true, &specials, error);
+    tl_encoder_free(e);
+    tl_token_list_free(&specials);
     return status;
 }
