@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "data.h"
+#include "tally/tokenizer.h"
 
 enum { MOST_FREQUENT = 8, FILES_SHOWN = 6, HISTOGRAM_16 = 65536, HISTOGRAM_32 = 262144 };
 
@@ -311,6 +312,22 @@ static int read_number(const tl_cli *cli, int own, const char *name, int64_t lea
     return TL_EXIT_OK;
 }
 
+/* A tokenizer's vocabulary, in place of --vocab. */
+static int vocab_of(const tl_cli *cli, int64_t *vocab) {
+    const char *name = cli->own[TL_DATA_TOKENIZER];
+    tl_error error = {TL_OK, ""};
+    if (!name)
+        return TL_EXIT_OK;
+    if (cli->own[TL_DATA_VOCAB])
+        return tl_usage(cli, "--vocab or --tokenizer, not both: a tokenizer has its vocabulary");
+    tl_tokenizer *tokenizer = tl_tokenizer_open(name, NULL, &error);
+    if (!tokenizer)
+        return tl_failed(cli, &error);
+    *vocab = tl_tokenizer_size(tokenizer);
+    tl_tokenizer_free(tokenizer);
+    return TL_EXIT_OK;
+}
+
 static int info(const tl_cli *cli, const char *const *paths, int count, const tl_tokens_options *options,
                 tl_data_look *l) {
     int status = look(cli, paths, count, options, true, l);
@@ -373,13 +390,16 @@ static int run(tl_cli *cli) {
         return tl_usage(cli, "%s needs %s", actions[action], action == 2 ? "TEXT, the file to make tokens of" : "FILE");
     if (action == 2)
         return tl_data_pack(cli);
-    if (cli->own[TL_DATA_OUTPUT])
-        return tl_usage(cli, "--output is for pack; %s prints what it finds", actions[action]);
+    if (cli->own[TL_DATA_OUTPUT] || cli->own[TL_DATA_SPECIAL])
+        return tl_usage(cli, "--%s is for pack; %s prints what it finds",
+                        cli->own[TL_DATA_OUTPUT] ? "output" : "special", actions[action]);
     if (action == 1 && cli->own[TL_DATA_SEPARATOR])
         return tl_usage(cli, "--separator changes nothing about verify; info counts documents with it");
     int status = tl_data_options(cli, cli->own[TL_DATA_FORM], cli->own[TL_DATA_DTYPE], &options);
     if (status == TL_EXIT_OK)
         status = read_number(cli, TL_DATA_VOCAB, "vocab", 1, &l.vocab);
+    if (status == TL_EXIT_OK)
+        status = vocab_of(cli, &l.vocab);
     if (status == TL_EXIT_OK)
         status = read_number(cli, TL_DATA_SEPARATOR, "separator", 0, &l.separator);
     if (status != TL_EXIT_OK)
@@ -399,7 +419,10 @@ static const struct argp_option own_options[] = {
     {"form", TL_OWN(TL_DATA_FORM), "FORM", 0, "raw, llmc or npy; read: what the file says; pack: .npy, else raw", 0},
     {"dtype", TL_OWN(TL_DATA_DTYPE), "NAME", 0, "uint16 or uint32; of raw files, inferred where the ids show it", 0},
     {"output", TL_OWN(TL_DATA_OUTPUT), "FILE", 0, "Where pack writes, whole or not at all", 0},
-    {"tokenizer", TL_OWN(TL_DATA_TOKENIZER), "NAME", 0, "What pack makes tokens with: bytes", 0},
+    {"tokenizer", TL_OWN(TL_DATA_TOKENIZER), "NAME", 0,
+     "bytes (default of pack), bytes+eot, a tokenizer.json or its folder; to verify: its vocabulary", 0},
+    {"special", TL_OWN(TL_DATA_SPECIAL), "text|encode|refuse", 0,
+     "What <|endoftext|> in a text is to pack (default text)", 0},
     {0},
 };
 

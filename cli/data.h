@@ -6,7 +6,15 @@
 #include "verb.h"
 
 /* tally data's own options, in the order of its table. */
-enum { TL_DATA_VOCAB, TL_DATA_SEPARATOR, TL_DATA_FORM, TL_DATA_DTYPE, TL_DATA_OUTPUT, TL_DATA_TOKENIZER, TL_DATA_OWN };
+enum {
+    TL_DATA_VOCAB,
+    TL_DATA_SEPARATOR,
+    TL_DATA_FORM,
+    TL_DATA_DTYPE,
+    TL_DATA_OUTPUT,
+    TL_DATA_TOKENIZER,
+    TL_DATA_SPECIAL
+};
 
 /* "raw", "llmc", "npy", NULL: any; "uint16", "uint32", NULL: 0. Exit status; says what would work. */
 int tl_data_options(const tl_cli *cli, const char *form, const char *dtype, tl_tokens_options *options);

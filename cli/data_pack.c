@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include "data.h"
+#include "tally/tokenizer.h"
 
 enum { BLOCK = 1 << 16 };
 
 typedef struct tl_packing {
     const tl_cli *cli;
+    tl_tokenizer *tokenizer;
+    tl_encoder *encoder;
+    tl_token_list ids; /* of a block */
     int64_t vocab;     /* of the tokenizer */
     int64_t separator; /* −1: none */
     tl_token_writer *writer;
@@ -17,21 +21,22 @@ typedef struct tl_packing {
     const char *path;
 } tl_packing;
 
-static tl_status put_ids(tl_packing *p, const int32_t *ids, int64_t count, tl_error *error) {
-    p->tokens += count;
-    return tl_token_writer_put(p->writer, ids, count, error);
+static tl_status put_id(tl_packing *p, int32_t id, tl_error *error) {
+    p->tokens++;
+    return tl_token_writer_put(p->writer, &id, 1, error);
 }
 
-/* The ids of a piece of text, to the writer: a byte is its own id. */
-static tl_status put_text(tl_packing *p, const unsigned char *text, size_t bytes, tl_error *error) {
-    static int32_t ids[BLOCK];
-    for (size_t i = 0; i < bytes; i++)
-        ids[i] = text[i];
-    return put_ids(p, ids, (int64_t)bytes, error);
+/* Ids that came so far, to the writer. */
+static tl_status flush_ids(tl_packing *p, tl_status status, tl_error *error) {
+    if (status == TL_OK)
+        status = tl_token_writer_put(p->writer, p->ids.ids, (int64_t)p->ids.count, error);
+    p->tokens += (int64_t)p->ids.count;
+    p->ids.count = 0;
+    return status;
 }
 
 static tl_status put_file(tl_packing *p, const char *path, tl_error *error) {
-    static unsigned char block[BLOCK];
+    static char block[BLOCK];
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         const int reason = errno;
@@ -48,12 +53,13 @@ static tl_status put_file(tl_packing *p, const char *path, tl_error *error) {
             break;
         }
         p->text_bytes += n;
-        status = put_text(p, block, (size_t)n, error);
+        status = flush_ids(p, tl_encoder_feed(p->encoder, block, (size_t)n, &p->ids, error), error);
     }
     close(file);
-    const int32_t separator = (int32_t)p->separator;
+    if (status == TL_OK)
+        status = flush_ids(p, tl_encoder_finish(p->encoder, &p->ids, error), error);
     if (status == TL_OK && p->separator >= 0)
-        status = put_ids(p, &separator, 1, error);
+        status = put_id(p, (int32_t)p->separator, error);
     p->documents++;
     return status;
 }
@@ -113,6 +119,7 @@ static int report(const tl_packing *p, const tl_tokens_options *o) {
         tl_out_item(cli, "separator", "%lld behind each document", (long long)p->separator);
     else
         tl_out_item(cli, "separator", "none: documents follow each other without a mark");
+    tl_out_item(cli, "tokenizer", "%s", tl_tokenizer_describe(p->tokenizer));
     tl_out_item(cli, "vocabulary", "%lld", (long long)p->vocab);
     return TL_EXIT_OK;
 }
@@ -120,40 +127,66 @@ static int report(const tl_packing *p, const tl_tokens_options *o) {
 static int read_separator(const tl_cli *cli, tl_packing *p) {
     tl_error error = {TL_OK, ""};
     const char *text = cli->own[TL_DATA_SEPARATOR];
+    p->separator = text ? -1 : tl_tokenizer_end_of_text(p->tokenizer);
     if (!text || strcmp(text, "none") == 0)
         return TL_EXIT_OK;
     if (tl_parse_size(text, &p->separator, &error) != TL_OK)
         return tl_usage(cli, "--separator: %s", error.message);
-    if (p->separator < 0 || p->separator > INT32_MAX)
-        return tl_usage(cli, "--separator %.60s: 0 to 2147483647 would work", text);
+    if (p->separator < 0 || p->separator >= INT32_MAX)
+        return tl_usage(cli, "--separator %.60s: 0 to 2147483646 would work", text);
     p->vocab = p->separator >= p->vocab ? p->separator + 1 : p->vocab;
     return TL_EXIT_OK;
 }
 
-int tl_data_pack(tl_cli *cli) {
-    tl_packing p = {.cli = cli, .vocab = 256, .separator = -1, .path = cli->own[TL_DATA_OUTPUT]};
+static int open_tokenizer(const tl_cli *cli, tl_packing *p) {
+    static const char *const words[] = {"text", "encode", "refuse", NULL}; /* in the order of tl_special */
+    const char *name = cli->own[TL_DATA_TOKENIZER], *special = cli->own[TL_DATA_SPECIAL];
+    tl_error error = {TL_OK, ""};
+    int choice = 0;
+    while (special && words[choice] && strcmp(words[choice], special) != 0)
+        choice++;
+    if (!words[choice])
+        return tl_usage(cli, "--special %.60s: text, encode and refuse would work", special);
+    p->tokenizer = tl_tokenizer_open(name ? name : "bytes", NULL, &error);
+    p->encoder = p->tokenizer ? tl_encoder_new(p->tokenizer, (tl_special)choice, NULL, &error) : NULL;
+    if (!p->encoder)
+        return tl_failed(cli, &error);
+    p->vocab = tl_tokenizer_size(p->tokenizer);
+    return TL_EXIT_OK;
+}
+
+static int pack(tl_packing *p) {
+    const tl_cli *cli = p->cli;
     tl_tokens_options options;
     tl_error error = {TL_OK, ""};
-    const char *tokenizer = cli->own[TL_DATA_TOKENIZER];
+    int status = tl_data_options(cli, cli->own[TL_DATA_FORM], cli->own[TL_DATA_DTYPE], &options);
+    if (status == TL_EXIT_OK)
+        status = open_tokenizer(cli, p);
+    if (status == TL_EXIT_OK)
+        status = read_separator(cli, p);
+    if (status != TL_EXIT_OK)
+        return status;
+    if (options.form == TL_TOKENS_ANY)
+        options.form = ends_with(p->path, ".npy") ? TL_TOKENS_NPY : TL_TOKENS_RAW;
+    if (!options.width)
+        options.width = p->vocab <= 65536 ? 2 : 4;
+    p->writer = tl_token_writer_new(p->path, options.form, options.width, NULL, &error);
+    tl_status done = p->writer ? TL_OK : error.status;
+    for (int i = 1; i < cli->n_arguments && done == TL_OK; i++)
+        done = put_file(p, cli->arguments[i], &error);
+    done = tl_token_writer_end(p->writer, done, &error);
+    return done == TL_OK ? report(p, &options) : tl_failed(cli, &error);
+}
+
+int tl_data_pack(tl_cli *cli) {
+    tl_packing p = {.cli = cli, .separator = -1, .path = cli->own[TL_DATA_OUTPUT]};
     if (!p.path || !p.path[0])
         return tl_usage(cli, "pack needs -o FILE, where the tokens go");
     if (cli->own[TL_DATA_VOCAB])
         return tl_usage(cli, "--vocab changes nothing about pack: the tokenizer has its vocabulary");
-    if (tokenizer && strcmp(tokenizer, "bytes") != 0)
-        return tl_usage(cli, "there is no tokenizer \"%.80s\"; bytes would work", tokenizer);
-    int status = tl_data_options(cli, cli->own[TL_DATA_FORM], cli->own[TL_DATA_DTYPE], &options);
-    if (status == TL_EXIT_OK)
-        status = read_separator(cli, &p);
-    if (status != TL_EXIT_OK)
-        return status;
-    if (options.form == TL_TOKENS_ANY)
-        options.form = ends_with(p.path, ".npy") ? TL_TOKENS_NPY : TL_TOKENS_RAW;
-    if (!options.width)
-        options.width = p.vocab <= 65536 ? 2 : 4;
-    p.writer = tl_token_writer_new(p.path, options.form, options.width, NULL, &error);
-    tl_status done = p.writer ? TL_OK : error.status;
-    for (int i = 1; i < cli->n_arguments && done == TL_OK; i++)
-        done = put_file(&p, cli->arguments[i], &error);
-    done = tl_token_writer_end(p.writer, done, &error);
-    return done == TL_OK ? report(&p, &options) : tl_failed(cli, &error);
+    const int status = pack(&p);
+    tl_token_list_free(&p.ids);
+    tl_encoder_free(p.encoder);
+    tl_tokenizer_free(p.tokenizer);
+    return status;
 }

@@ -77,6 +77,25 @@ gives 'and its file is read' 0 '0 tokens' data info empty.bin
 [ ! -e two.bin.tmp ] && [ ! -e sep.bin.tmp ]
 said 'no temporary files stay' $?
 
+gives 'bytes+eot ends each text' 0 '28 tokens' data pack a.txt b.txt -o eot.bin --tokenizer bytes+eot
+gives 'with 256' 0 'ids 10 to 256' data info eot.bin
+gives 'unless that is not wanted' 0 '26 tokens' data pack a.txt b.txt -o eot.bin --tokenizer bytes+eot --separator none
+printf 'a<|endoftext|>b' >special.txt
+gives 'a special token in a text is letters' 0 '16 tokens' data pack special.txt -o s.bin --tokenizer bytes+eot
+gives 'or its id' 0 '4 tokens' data pack special.txt -o s.bin --tokenizer bytes+eot --special encode
+gives 'or refused' 2 '<|endoftext|>' data pack special.txt -o s.bin --tokenizer bytes+eot --special refuse
+gives 'verify takes a vocabulary from a tokenizer' 1 'not below the vocabulary of 256' data verify s.bin --tokenizer bytes
+# GPT-2's vocabulary, where it is; "Hello world" is 15496 995 in it (its encoder.json: "Hello", "\u0120world").
+bpe=${TALLY_SHARED:-$OLDPWD/../shared}/suites/cs336/tokenizer
+printf 'Hello world' >hello.txt
+if [ -f "$bpe/gpt2_vocab.json" ] && ! "$TALLY" data pack hello.txt -o hello.bin --tokenizer "$bpe" 2>&1 | grep -q 'not read in this build'; then
+    gives 'byte-pair encoding' 0 '3 tokens' data pack hello.txt -o hello.bin --tokenizer "$bpe"
+    [ "$(od -An -tu2 hello.bin | tr -s ' ' | sed 's/^ //')" = '15496 995 50256' ]
+    said 'as GPT-2 has it' $?
+else
+    echo "skip byte-pair encoding: no $bpe, or no reader of it"
+fi
+
 # ---- what fails leaves the old file ----
 cp two.bin kept.bin
 gives 'a text that is not there' 1 'No such file' data pack a.txt missing.txt -o kept.bin
