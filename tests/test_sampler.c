@@ -226,13 +226,13 @@ static void draw(const tl_tokens *t, tl_sampler_kind kind, int threads, int slot
     assert_non_null(r);
     assert_int_equal(tl_reader_position(r), position);
     for (int i = 0; i < n; i++) {
-        tl_tensor *input, *target;
+        tl_token_batch batch;
         tl_scope_begin(ctx);
-        assert_int_equal(tl_reader_batch(r, &input, &target), TL_OK);
-        assert_true(tl_tensor_size(input, 0) == B && tl_tensor_size(target, 1) == T);
-        assert_int_equal(tl_tensor_category(input), TL_DATA);
-        assert_int_equal(tl_tensor_read(input, out + i * 2 * B * T, B * T * 4), TL_OK);
-        assert_int_equal(tl_tensor_read(target, out + (i * 2 + 1) * B * T, B * T * 4), TL_OK);
+        assert_int_equal(tl_reader_next(r, &batch), TL_OK);
+        assert_true(tl_tensor_size(batch.input, 0) == B && tl_tensor_size(batch.target, 1) == T);
+        assert_int_equal(tl_tensor_category(batch.input), TL_DATA);
+        assert_int_equal(tl_tensor_read(batch.input, out + i * 2 * B * T, B * T * 4), TL_OK);
+        assert_int_equal(tl_tensor_read(batch.target, out + (i * 2 + 1) * B * T, B * T * 4), TL_OK);
         tl_scope_end(ctx);
         assert_int_equal(tl_reader_position(r), position + (uint64_t)(i + 1) * B);
     }
@@ -274,18 +274,70 @@ static void errors_arrive_with_their_batch(void **state) {
             .sampler = sampling(TL_SAMPLER_IN_ORDER, 5, 1), .micro_batch = 2, .threads = threads, .slots = 4};
         o.sampler.vocab = 50; /* 50 is first a target in window 9, the second of batch 4 */
         tl_reader *r = tl_reader_new(ctx, t, &o);
-        tl_tensor *input, *target;
+        tl_token_batch batch;
         assert_non_null(r);
         tl_scope_begin(ctx);
         for (int i = 0; i < 4; i++)
-            assert_int_equal(tl_reader_batch(r, &input, &target), TL_OK);
-        assert_int_equal(tl_reader_batch(r, &input, &target), TL_ERR_FORMAT);
+            assert_int_equal(tl_reader_next(r, &batch), TL_OK);
+        assert_int_equal(tl_reader_next(r, &batch), TL_ERR_FORMAT);
         says(tl_ctx_error(ctx), "bad.bin: id 50 at index 50 is not below the vocabulary of 50");
-        assert_null(input);
+        assert_null(batch.input);
         assert_int_equal(tl_reader_position(r), 8);
         tl_ctx_clear_error(ctx);
-        assert_int_equal(tl_reader_batch(r, &input, &target), TL_ERR_FORMAT);
+        assert_int_equal(tl_reader_next(r, &batch), TL_ERR_FORMAT);
         tl_scope_end(ctx);
+        tl_reader_free(r);
+        tl_ctx_free(ctx);
+    }
+    tl_tokens_close(t);
+}
+
+/* Steps of several micro-batches: the windows follow each other as one by one, and each batch tells how many targets count
+ * of how many in its step (documents of 7 tokens; ids tell where they stand, and 0 … 6 is the first). */
+static void steps_tell_their_counted_targets(void **state) {
+    static int64_t starts[200];
+    (void)state;
+    for (int64_t i = 0; i < 200; i++)
+        starts[i] = 7 * i;
+    tl_tokens *t = opened(counting(0, "a.bin", 1400), 4);
+    for (int threads = 0; threads <= 2; threads++) {
+        tl_ctx *ctx = cpu();
+        tl_reader_options o = {
+            .sampler = sampling(TL_SAMPLER_EPOCHS, 10, 3), .micro_batch = 2, .accumulation = 3, .threads = threads};
+        tl_sampler s;
+        tl_error error = {TL_OK, ""};
+        o.sampler.ignore_boundaries = true;
+        o.sampler.documents = starts;
+        o.sampler.document_count = 200;
+        assert_int_equal(tl_sampler_init(&s, t, &o.sampler, &error), TL_OK);
+        tl_reader *r = tl_reader_new(ctx, t, &o);
+        assert_non_null(r);
+        for (uint64_t step = 0; step < 40; step++) {
+            int64_t counted = 0, told = 0, total = 0;
+            for (uint64_t micro = 0; micro < 3; micro++) {
+                tl_token_batch batch;
+                int32_t x[20], y[20], want_x[10], want_y[10];
+                tl_scope_begin(ctx);
+                assert_int_equal(tl_reader_next(r, &batch), TL_OK);
+                assert_int_equal(tl_tensor_read(batch.input, x, sizeof x), TL_OK);
+                assert_int_equal(tl_tensor_read(batch.target, y, sizeof y), TL_OK);
+                tl_scope_end(ctx);
+                for (uint64_t b = 0; b < 2; b++) {
+                    assert_int_equal(tl_sampler_window(&s, step * 6 + micro * 2 + b, want_x, want_y, &error), TL_OK);
+                    assert_memory_equal(x + 10 * b, want_x, sizeof want_x);
+                    assert_memory_equal(y + 10 * b, want_y, sizeof want_y);
+                }
+                for (int i = 0; i < 20; i++) {
+                    assert_true(y[i] == ((x[i] + 1) % 7 == 0 ? TL_IGNORE_INDEX : x[i] + 1));
+                    counted += y[i] != TL_IGNORE_INDEX;
+                }
+                told += batch.counted;
+                assert_true(micro == 0 || total == batch.total);
+                total = batch.total;
+            }
+            assert_true(counted == told && told == total && total < 60);
+        }
+        assert_int_equal(tl_reader_position(r), 240);
         tl_reader_free(r);
         tl_ctx_free(ctx);
     }
@@ -304,9 +356,9 @@ static void stops_at_any_moment(void **state) {
                                                           .slots = 1 + i % 3});
         assert_non_null(r);
         for (int k = 0; k < i % 5; k++) {
-            tl_tensor *input, *target;
+            tl_token_batch batch;
             tl_scope_begin(ctx);
-            assert_int_equal(tl_reader_batch(r, &input, &target), TL_OK);
+            assert_int_equal(tl_reader_next(r, &batch), TL_OK);
             tl_scope_end(ctx);
         }
         tl_reader_free(r);
@@ -321,24 +373,25 @@ static void buffers_are_in_the_ledger(void **state) {
     tl_ctx *ctx = cpu();
     tl_reader_options o = {.sampler = sampling(TL_SAMPLER_RANDOM, 10, 1), .micro_batch = 4, .threads = 1, .slots = 3};
     tl_reader *r = tl_reader_new(ctx, t, &o);
-    tl_tensor *input, *target;
+    tl_token_batch batch;
     assert_int_equal(tl_ledger_live(ctx, TL_DATA), 3 * 2 * 4 * 10 * 4);
     tl_scope_begin(ctx);
-    assert_int_equal(tl_reader_batch(r, &input, &target), TL_OK);
+    assert_int_equal(tl_reader_next(r, &batch), TL_OK);
     assert_int_equal(tl_ledger_live(ctx, TL_DATA), (3 + 1) * 2 * 4 * 10 * 4);
     tl_scope_end(ctx);
     tl_reader_free(r);
     assert_int_equal(tl_ledger_live(ctx, TL_DATA), 0);
     /* A ring of the caller's: none of its own; of another shape it is refused. */
     tl_scope_begin(ctx);
-    o.ring = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(3), tl_dim_of(2), tl_dim_of(4), tl_dim_of(10)), TL_DATA);
+    o.ring = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(3), tl_dim_of(1), tl_dim_of(2), tl_dim_of(4), tl_dim_of(10)),
+                      TL_DATA);
     r = tl_reader_new(ctx, t, &o);
     assert_non_null(r);
-    assert_int_equal(tl_reader_batch(r, &input, &target), TL_OK);
+    assert_int_equal(tl_reader_next(r, &batch), TL_OK);
     tl_reader_free(r);
     o.micro_batch = 5;
     assert_null(tl_reader_new(ctx, t, &o));
-    says(tl_ctx_error(ctx), "[3, 2, 5, 10] would work");
+    says(tl_ctx_error(ctx), "[3, 1, 2, 5, 10] would work");
     tl_scope_end(ctx);
     tl_ctx_free(ctx);
     tl_tokens_close(t);
@@ -440,9 +493,9 @@ static void a_large_file_costs_no_memory(void **state) {
     assert_non_null(r);
     int64_t most = 0;
     for (int i = 0; i < 2000; i++) {
-        tl_tensor *input, *target;
+        tl_token_batch batch;
         tl_scope_begin(ctx);
-        assert_int_equal(tl_reader_batch(r, &input, &target), TL_OK);
+        assert_int_equal(tl_reader_next(r, &batch), TL_OK);
         tl_scope_end(ctx);
         if (i % 100 == 99) {
             const int64_t now = status_kb("RssFile") - before_file;
@@ -474,6 +527,7 @@ int main(void) {
         TOKEN_TEST(ignores_targets_across_documents),
         TOKEN_TEST(the_same_order_with_any_threads_and_after_resuming),
         TOKEN_TEST(errors_arrive_with_their_batch),
+        TOKEN_TEST(steps_tell_their_counted_targets),
         TOKEN_TEST(stops_at_any_moment),
         TOKEN_TEST(buffers_are_in_the_ledger),
         TOKEN_TEST(refuses_a_reader_that_cannot_be),

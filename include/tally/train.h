@@ -19,6 +19,7 @@ typedef struct tl_train_options {
     const char *init; /* tally/init.h: the net's scheme; NULL: its family's */
     double clip;      /* global gradient norm; 0: none */
     bool condensed;   /* on meta: run two micro-batches and book the second for all later ones */
+    int prefetch;     /* steps whose batches a reader holds ready: their buffers are the trainer's; 0: none */
 } tl_train_options;
 
 /* One micro-batch: input and target tensors (category data) made in the current scope. tokens i32 [B,T], targets i32 [B,T];
@@ -39,6 +40,8 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
 void tl_trainer_free(tl_trainer *trainer);
 tl_net *tl_trainer_net(const tl_trainer *trainer);
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer);
+/* With prefetch: i32 [prefetch,A,2,B,T] of category data, what tl_reader_options.ring wants; else NULL. Borrowed; pure. */
+tl_tensor *tl_trainer_ring(const tl_trainer *trainer);
 
 typedef struct tl_step_result {
     double loss;          /* mean over the micro-batches, by targets where they tell; 0 on meta */

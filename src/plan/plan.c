@@ -72,6 +72,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
                                 .condensed = !o->every_micro_batch,
+                                .prefetch = o->prefetch,
                                 .clip = o->clip};
     return tl_precision_apply(o->precision, train, error);
 }
