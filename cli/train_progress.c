@@ -104,4 +104,5 @@ void tl_line_json(tl_json *json, const tl_line *l) {
         tl_json_null(json);
     tl_json_put_real(json, "measured_step_seconds", l->measured_seconds);
     tl_json_put_integer(json, "unplanned_bytes", l->unplanned);
+    tl_json_put_real(json, "data_wait_seconds", l->wait_seconds);
 }

@@ -101,7 +101,7 @@ typedef struct tl_cli tl_cli;
 typedef enum tl_group { TL_GROUP_BEFORE, TL_GROUP_AFTER, TL_GROUP_LOOKUP, TL_GROUP_COUNT } tl_group;
 
 /* Keys of a verb's own options: TL_OWN(0), TL_OWN(1) …; their texts arrive in cli->own[0], cli->own[1] … */
-#define TL_OWN_COUNT 24
+#define TL_OWN_COUNT 64
 #define TL_OWN(index) (0x400 + (index))
 /* Files named on the command line; a folder or a quoted pattern names any number. */
 #define TL_ARGUMENT_COUNT 4096

@@ -53,7 +53,8 @@ static void write_again(const int32_t *ids, int64_t n, const char *out) {
         }
 }
 
-static void use(const tl_tokens *t, int64_t vocab, const char *out) {
+/* Written again, unless `out` is NULL? */
+static bool use(const tl_tokens *t, int64_t vocab, const char *out) {
     static int32_t ids[MOST], input[MOST], target[MOST];
     tl_error error = {TL_OK, ""};
     tl_token_scan scan;
@@ -65,7 +66,7 @@ static void use(const tl_tokens *t, int64_t vocab, const char *out) {
     if (tl_tokens_read(t, 0, n, vocab, ids, &error) != TL_OK) {
         check_message(&error);
         check(scan.bad > 0);
-        return;
+        return false;
     }
     for (int64_t i = 0; i < n; i++)
         check(ids[i] >= 0 && (!vocab || ids[i] < vocab) && ids[i] >= scan.least && ids[i] <= scan.most);
@@ -90,14 +91,19 @@ static void use(const tl_tokens *t, int64_t vocab, const char *out) {
                 check(memcmp(input, ids + start, (size_t)o.seq * sizeof *ids) == 0);
         }
     }
-    write_again(ids, n, out);
+    if (out)
+        write_again(ids, n, out);
+    return out != NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static char path[64], out[64];
+    bool written =
+        false; /* each write is flushed to the disk: once an input is enough, and in memory where that can be */
     if (!path[0]) {
-        snprintf(path, sizeof path, "/tmp/fuzz-tokens-%ld", (long)getpid());
-        snprintf(out, sizeof out, "/tmp/fuzz-tokens-%ld.out", (long)getpid());
+        const char *folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+        snprintf(path, sizeof path, "%s/fuzz-tokens-%ld", folder, (long)getpid());
+        snprintf(out, sizeof out, "%s/fuzz-tokens-%ld.out", folder, (long)getpid());
     }
     FILE *file = fopen(path, "wb");
     check(file && fwrite(data, 1, size, file) == size);
@@ -114,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             error = (tl_error){TL_OK, ""};
             tl_tokens *t = tl_tokens_open(list, 1, &o, NULL, &error);
             if (t)
-                use(t, size > 2 ? data[size / 2] : 0, out);
+                written |= use(t, size > 2 ? data[size / 2] : 0, written ? NULL : out);
             else
                 check_message(&error);
             tl_tokens_close(t);
