@@ -88,12 +88,12 @@ gives 'verify takes a vocabulary from a tokenizer' 1 'not below the vocabulary o
 # GPT-2's vocabulary, where it is; "Hello world" is 15496 995 in it (its encoder.json: "Hello", "\u0120world").
 bpe=${TALLY_SHARED:-$OLDPWD/../shared}/suites/cs336/tokenizer
 printf 'Hello world' >hello.txt
-if [ -f "$bpe/gpt2_vocab.json" ] && ! "$TALLY" data pack hello.txt -o hello.bin --tokenizer "$bpe" 2>&1 | grep -q 'not read in this build'; then
+if [ -f "$bpe/gpt2_vocab.json" ]; then
     gives 'byte-pair encoding' 0 '3 tokens' data pack hello.txt -o hello.bin --tokenizer "$bpe"
     [ "$(od -An -tu2 hello.bin | tr -s ' ' | sed 's/^ //')" = '15496 995 50256' ]
     said 'as GPT-2 has it' $?
 else
-    echo "skip byte-pair encoding: no $bpe, or no reader of it"
+    echo "skip byte-pair encoding: no $bpe"
 fi
 
 # ---- what fails leaves the old file ----
