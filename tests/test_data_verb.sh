@@ -200,7 +200,7 @@ gives 'pack without -o' 2 '-o FILE' data pack a.txt
 gives 'an unknown form' 2 'raw, llmc and npy' data info two.bin --form tar
 gives 'an unknown dtype' 2 'uint16 or uint32' data info two.bin --dtype int8
 gives 'a vocabulary of 0' 2 '--vocab' data verify two.bin --vocab 0
-gives 'an unknown tokenizer' 2 'tokenizer' data pack a.txt -o x.bin --tokenizer ./nowhere.json
+gives 'an unknown tokenizer' 2 'nowhere.json' data pack a.txt -o x.bin --tokenizer ./nowhere.json
 gives 'an option without effect' 2 'changes nothing' data verify two.bin --separator 3
 gives 'a file that is not there' 2 'nowhere.bin' data info nowhere.bin
 run data info two.bin sep.bin
