@@ -41,7 +41,7 @@ said 'and nothing else' $?
 [ "$(wc -l <"$work/a/metrics.jsonl")" -eq 4 ]
 said 'one line each five steps' $?
 keys=$(tail -1 "$work/a/metrics.jsonl" | tr ',{}' '\n' | sed -n 's/^"\([a-z_]*\)":.*/\1/p' | tr '\n' ' ')
-[ "$keys" = 'step loss tokens_per_second mfu planned_peak_bytes measured_peak_bytes planned_flops measured_flops planned_step_seconds measured_step_seconds unplanned_bytes ' ]
+[ "$keys" = 'step loss tokens_per_second mfu planned_peak_bytes measured_peak_bytes planned_flops measured_flops planned_step_seconds measured_step_seconds unplanned_bytes data_wait_seconds ' ]
 said 'the last line has the fields of the contract' $?
 last=$work/a/metrics.jsonl
 [ "$(field "$last" step)" = 20 ] && [ "$(field "$last" planned_peak_bytes)" -gt 0 ] &&
@@ -196,6 +196,6 @@ refuses 'a misspelt key in a task' 1 'stepps' "$work/task.json" --out "$work/r"
 printf '{"task": "poems"}' >"$work/task.json"
 refuses 'an unknown task in a file' 1 'poems' "$work/task.json" --out "$work/r"
 : >"$work/tokens.bin"
-refuses 'a token file' 1 'token files' "$work/tokens.bin" --out "$work/r"
+refuses 'an empty token file' 2 'no tokens; a window of 128 needs 129' "$work/tokens.bin" --out "$work/r"
 refuses 'a loss that is not finite' 1 'stopped before the update' sums --out "$work/n" --model gpt2:N=1,D=16,H=2 \
     --micro-batch 4 --threads 1 --optim sgd --lr 1e6 --warmup 0 --clip 0 --steps 200
