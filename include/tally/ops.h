@@ -66,6 +66,7 @@ tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char 
 tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* as tl_min */
 tl_tensor *tl_argmax_(tl_tensor *x, const char *site);     /* i64, along the last axis, first of equals; no gradient */
 tl_tensor *tl_square_sum_(tl_tensor *x, const char *site); /* Σx² in f64, one element; no gradient */
+tl_tensor *tl_non_finite_(tl_tensor *x, const char *site); /* NaNs and infinities of x, counted in f64, one element */
 
 /* ---- products ---- */
 /* [… m,k] · [… k,n] → [… m,n], leading axes broadcast. Transposed views are read as they lie. 2·m·n·k FLOPs each. */
@@ -175,6 +176,7 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_max(x, axes, n, keep) tl_max_((x), (axes), (n), (keep), TL_HERE)
 #define tl_argmax(x) tl_argmax_((x), TL_HERE)
 #define tl_square_sum(x) tl_square_sum_((x), TL_HERE)
+#define tl_non_finite(x) tl_non_finite_((x), TL_HERE)
 #define tl_matmul(a, b) tl_matmul_((a), (b), TL_HERE)
 #define tl_matmul_causal(a, b, causal) tl_matmul_causal_((a), (b), (causal), TL_HERE)
 #define tl_matmul_into(c, a, b, causal) tl_matmul_into_((c), (a), (b), (causal), TL_HERE)

@@ -234,6 +234,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *sum, *mean, *max;
     /* sum of squares of in[0] in double → out[0], one f64 element (safe for 128 × 1e19). */
     tl_kernel *square_sum;
+    /* how many elements of in[0] are NaN or infinite → out[0], one f64 element. */
+    tl_kernel *non_finite;
     /* index (i64 out) of the first largest element along the last axis; out.ndim = in.ndim − 1. attr: NULL or
      * tl_argmax_attr. */
     tl_kernel *argmax;

@@ -15,19 +15,19 @@ tl_optimizer_options tl_optimizer_defaults(tl_optimizer_kind kind) {
     case TL_OPTIM_SGD:
         o.lr = 1e-2;
         break;
-    case TL_OPTIM_NONE:
+    default:
         break;
     }
     return o;
 }
 
 const char *tl_optimizer_name(tl_optimizer_kind kind) {
-    static const char *const names[] = {"none", "sgd", "adagrad", "adamw"};
-    return (unsigned)kind < 4 ? names[kind] : "?";
+    static const char *const names[] = {"none", "sgd", "adagrad", "adamw", "adam", "rmsprop", "adamw8bit"};
+    return (unsigned)kind < TL_OPTIM_KINDS ? names[kind] : "?";
 }
 
 typedef struct slot {
-    tl_tensor *parameter, *master, *state[2];
+    tl_tensor *parameter, *master, *state[TL_OPTIM_MAX_STATES];
     bool decay;
 } slot;
 
@@ -47,10 +47,9 @@ static int states_of(const tl_optimizer_options *o) {
         return 1;
     case TL_OPTIM_SGD:
         return o->momentum != 0 ? 1 : 0;
-    case TL_OPTIM_NONE:
+    default:
         return 0;
     }
-    return 0;
 }
 
 /* An option that this optimizer has no use for is refused, never ignored. */
@@ -72,6 +71,11 @@ static tl_status check_effect(tl_ctx *ctx, const tl_optimizer_options *o) {
 static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
     const char *name = NULL;
     double value = 0;
+    if (o->kind > TL_OPTIM_ADAMW)
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s is not in this build", tl_optimizer_name(o->kind));
+    if (o->n_groups != 0 || o->states != TL_STATES_DEFAULT || o->alpha != 0 || o->centered || o->epsilon_outside)
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                           "groups, formats of states, alpha, centered and epsilon_outside are not in this build");
     if (!(o->lr >= 0) || o->lr > 1e30)
         name = "lr", value = o->lr;
     else if (!(o->weight_decay >= 0))
@@ -154,8 +158,8 @@ void tl_optimizer_free(tl_optimizer *opt) {
     tl_ctx *ctx = opt->ctx;
     for (int i = 0; opt->slots && i < opt->count; i++) {
         tl_free(opt->slots[i].master);
-        tl_free(opt->slots[i].state[0]);
-        tl_free(opt->slots[i].state[1]);
+        for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
+            tl_free(opt->slots[i].state[k]);
     }
     tl_host_free(ctx, opt->slots, (size_t)opt->count * sizeof *opt->slots);
     tl_host_free(ctx, opt, sizeof *opt);
@@ -225,8 +229,19 @@ tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
 
 int64_t tl_optimizer_steps(const tl_optimizer *opt) { return opt->steps; }
 
+int tl_optimizer_states(const tl_optimizer *opt, int i) { return i >= 0 && i < opt->count ? opt->n_states : 0; }
+
+const char *tl_optimizer_state_name(const tl_optimizer *opt, int k) {
+    static const char *const adam[] = {"exp_avg", "exp_avg_sq"};
+    if (k < 0 || k >= opt->n_states)
+        return NULL;
+    return opt->options.kind == TL_OPTIM_ADAMW ? adam[k]
+           : opt->options.kind == TL_OPTIM_SGD ? "momentum_buffer"
+                                               : "sum";
+}
+
 tl_tensor *tl_optimizer_state(const tl_optimizer *opt, int i, int k) {
-    return i >= 0 && i < opt->count && k >= 0 && k < 2 ? opt->slots[i].state[k] : NULL;
+    return i >= 0 && i < opt->count && k >= 0 && k < TL_OPTIM_MAX_STATES ? opt->slots[i].state[k] : NULL;
 }
 
 tl_tensor *tl_optimizer_master(const tl_optimizer *opt, int i) {

@@ -203,7 +203,7 @@ tl_kernel TL_K(neg), TL_K(exp), TL_K(log), TL_K(sqrt), TL_K(rsqrt), TL_K(tanh), 
 tl_kernel TL_K(relu_backward), TL_K(gelu_erf_backward), TL_K(gelu_tanh_backward), TL_K(silu_backward),
     TL_K(tanh_backward);
 tl_kernel TL_K(copy), TL_K(copy_saturating), TL_K(fill), TL_K(sum), TL_K(mean), TL_K(max), TL_K(square_sum),
-    TL_K(argmax);
+    TL_K(non_finite), TL_K(argmax);
 tl_kernel TL_K(softmax), TL_K(softmax_backward), TL_K(layer_norm), TL_K(layer_norm_backward), TL_K(rms_norm),
     TL_K(rms_norm_backward);
 tl_kernel TL_K(rotary), TL_K(embedding), TL_K(embedding_backward);

@@ -43,6 +43,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(mean),
     KERNEL(max),
     KERNEL(square_sum),
+    KERNEL(non_finite),
     KERNEL(argmax),
     KERNEL(softmax),
     KERNEL(softmax_backward),
