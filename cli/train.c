@@ -36,6 +36,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_SAVE_EVERY] = {"save-every", -1, "500", false},
     [TL_SET_STOP_AT] = {"stop-at", -1, "0", false},
     [TL_SET_MEMORY] = {"memory", -1, "", false},
+    [TL_SET_KEEP] = {"keep", -1, "2", false},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
@@ -222,6 +223,7 @@ static int read_sizes(tl_train *t) {
     status = status ? status : whole(t, TL_SET_EVAL_EVERY, 0, most, &t->eval_every);
     status = status ? status : whole(t, TL_SET_SAVE_EVERY, 1, most, &t->save_every);
     status = status ? status : whole(t, TL_SET_STOP_AT, 0, most, &t->stop_at);
+    status = status ? status : whole(t, TL_SET_KEEP, 1, most, &t->keep);
     status = status ? status : number(t, TL_SET_MINUTES, 0.01, 1e6, &t->minutes);
     status = status ? status : number(t, TL_SET_CLIP, 0, 1e30, &t->plan.clip);
     if (status != TL_EXIT_OK)
@@ -308,6 +310,7 @@ static const struct argp_option own_options[] = {
     OWN(11, "save-every", "N", "Steps between checkpoints (default 500)"),
     OWN(12, "stop-at", "N", "Save and stop after step N, as an interrupt there would"),
     OWN(13, "memory", "BYTES", "Memory the run may take: 2GB (default: what is available)"),
+    OWN(14, "keep", "N", "Newest checkpoints to keep, beside the best (default 2)"),
     {0},
 };
 
@@ -321,8 +324,8 @@ const tl_verb tl_verb_train = {
                "shown) or FILE.json: {\"task\": \"sums\", \"steps\": 700, …}, keys as the options.\n\n"
                "Before the first step the run is planned on the device meta; one that cannot\n"
                "fit never starts (exit 3). The folder holds config.json, run.json, plan.json,\n"
-               "metrics.jsonl, ledger.json, evaluation.json and checkpoint.tally. Ctrl-C\n"
-               "finishes the step, saves and exits 130; --resume goes on bit for bit.\n"
+               "metrics.jsonl, ledger.json, evaluation.json and checkpoints/. Ctrl-C finishes\n"
+               "the step, saves and exits 130; --resume goes on bit for bit.\n"
                "Here --micro-batch is 256, --seq 11 and --precision fp32 unless given.\n\n"
                "  tally train sums --out runs/a\n"
                "  tally train sums --out runs/a --resume\n"

@@ -28,6 +28,7 @@ typedef enum tl_setting {
     TL_SET_SAVE_EVERY,
     TL_SET_STOP_AT,
     TL_SET_MEMORY,
+    TL_SET_KEEP,
     TL_SET_COUNT
 } tl_setting;
 
@@ -43,7 +44,7 @@ typedef struct tl_train {
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
-    int64_t steps, warmup, log_every, eval_every, save_every, stop_at, memory_bytes;
+    int64_t steps, warmup, log_every, eval_every, save_every, stop_at, memory_bytes, keep;
     double minutes, lr;
     uint64_t seed;
     int threads;

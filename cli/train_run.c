@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tally/ckpt.h"
 #include "tally/meter.h"
@@ -38,13 +39,21 @@ typedef struct run {
 
 static volatile sig_atomic_t stop_signal;
 
-static void on_signal(int number) { stop_signal = number; }
+/* The first is an order, the next ones are impatience: what is being saved must not be left half done. */
+static void on_signal(int number) {
+    static const char words[] = "tally: still finishing the step and saving; then it ends\n";
+    int before = errno;
+    if (stop_signal && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        stop_signal = number;
+    stop_signal = number;
+    errno = before;
+}
 
 static void catch_signals(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND | SA_RESTART; /* a second one ends the program at once */
+    action.sa_flags = SA_RESTART;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     action.sa_handler = SIG_IGN; /* a limit on file sizes is then an error of write, and is reported */
@@ -210,13 +219,35 @@ static tl_status start(run *r) {
     return r->trainer ? TL_OK : context_failed(r, r->ctx);
 }
 
+/* What a checkpoint holds beside the state proper: enough to build the model again without the run's folder. */
+typedef struct contents {
+    tl_ckpt_contents run;
+    tl_ckpt_part part;
+    tl_safetensors_text texts[2];
+    tl_json *config;
+} contents;
+
+static void contents_of(const run *r, contents *c) {
+    *c = (contents){.run = {.ctx = r->ctx,
+                            .net = tl_trainer_net(r->trainer),
+                            .optimizer = tl_trainer_optimizer(r->trainer),
+                            .parts = &c->part,
+                            .n_parts = 1}};
+    c->config = tl_train_config(&r->t->model);
+    c->texts[0] = (tl_safetensors_text){"task", r->t->task};
+    c->texts[1] = (tl_safetensors_text){"config", c->config ? tl_json_text(c->config, NULL) : NULL};
+    c->part = (tl_ckpt_part){.name = "run", .texts = c->texts, .n_texts = 2};
+}
+
 static tl_status restore(run *r) {
     tl_train *t = r->t;
     char path[TL_PATH];
     tl_ckpt_state state = {0};
-    tl_train_path(t, "checkpoint.tally", path);
-    tl_status status =
-        tl_ckpt_load(path, r->ctx, tl_trainer_net(r->trainer), tl_trainer_optimizer(r->trainer), &state, &r->error);
+    tl_ckpt_found found;
+    contents c;
+    contents_of(r, &c);
+    tl_status status = tl_ckpt_folder_load(tl_train_path(t, "checkpoints", path), &c.run, &state, &found, &r->error);
+    tl_json_free(c.config);
     if (status == TL_ERR_NOT_FOUND) {
         tl_note(t->cli, "%s has no checkpoint yet: the run starts at its first step", t->folder);
         tl_error_clear(&r->error);
@@ -224,6 +255,8 @@ static tl_status restore(run *r) {
     }
     if (status != TL_OK)
         return status;
+    if (found.note[0])
+        tl_say(t->cli, "%s", found.note);
     r->start = state.step;
     tl_sums_seek(r->sums, state.data_position);
     if (state.total_steps > 0)
@@ -233,9 +266,14 @@ static tl_status restore(run *r) {
 
 static tl_status save(run *r) {
     char path[TL_PATH];
-    tl_ckpt_state state = {.total_steps = r->t->steps, .data_position = tl_sums_position(r->sums)};
-    return tl_ckpt_save(tl_train_path(r->t, "checkpoint.tally", path), r->ctx, tl_trainer_net(r->trainer),
-                        tl_trainer_optimizer(r->trainer), &state, &r->error);
+    tl_ckpt_state state = {
+        .total_steps = r->t->steps, .data_position = tl_sums_position(r->sums), .has_loss = true, .loss = r->line.loss};
+    contents c;
+    contents_of(r, &c);
+    tl_status status =
+        tl_ckpt_folder_save(tl_train_path(r->t, "checkpoints", path), r->t->keep, &c.run, &state, &r->error);
+    tl_json_free(c.config);
+    return status;
 }
 
 static tl_status one_step(run *r, int64_t step) {

@@ -1,0 +1,41 @@
+/* ckpt_world.h: a small run whose checkpoints are tested: a net, an optimizer and sums to learn. */
+#ifndef TALLY_TESTS_CKPT_WORLD_H
+#define TALLY_TESTS_CKPT_WORLD_H
+
+#include "tally/ckpt.h"
+#include "tally/data.h"
+#include "tally/train.h"
+
+/* One row of the matrix: what a resumed run must not notice. Fields left out are the plainest choice. */
+typedef struct ckpt_kind {
+    const char *name;
+    tl_optimizer_options optimizer; /* kind, and what differs from its defaults, taken by ckpt_begin */
+    double dropout;
+    int64_t accumulation; /* 0 is 1 */
+    tl_dtype dtype;       /* 0, f64, is f32 */
+    bool f64, llama;
+    int threads, threads_after; /* of the whole run and the first half, and of the resumed one; 0 is 1 */
+} ckpt_kind;
+
+typedef struct ckpt_world {
+    tl_ctx *ctx;
+    tl_trainer *trainer;
+    tl_sums *sums;
+    const tl_ckpt_part *parts;
+    int n_parts;
+} ckpt_world;
+
+ckpt_world ckpt_begin(const ckpt_kind *kind, int64_t width, uint64_t seed, int threads);
+void ckpt_end(ckpt_world *world);
+/* The last loss. */
+double ckpt_steps(ckpt_world *world, int count);
+tl_ckpt_contents ckpt_contents(const ckpt_world *world);
+tl_ckpt_state ckpt_state(const ckpt_world *world);
+/* Every parameter, master copy and state, bit for bit. */
+void ckpt_assert_same(const ckpt_world *a, const ckpt_world *b);
+
+/* A file's bytes, malloc'd. */
+unsigned char *ckpt_read_file(const char *path, size_t *length);
+void ckpt_write_file(const char *path, const void *data, size_t length);
+
+#endif
