@@ -22,11 +22,11 @@ extern "C" {
  *             CS336 does it, which also has ε beside √v itself                         Loshchilov & Hutter 2019
  *   adamw8bit adamw, PyTorch's order, whose m and v are kept in 8 bits                          Dettmers et al. 2022
  *
- * adamw8bit: every 256 elements in a row (counted in the parameter's flat order) are a block; it holds one f32, the
- * largest magnitude in it, and one code a value, the nearest of 256 numbers times that magnitude. The numbers are those of
- * the paper's dynamic tree quantisation: of a signed code (m) one bit is the sign, then e zeros and a one give the decade
- * 10^−e, and the bits left, as a fraction, the place in it; v, which is not negative, has the sign's bit as one more bit of
- * fraction. src/op/adamw8bit.h spells the table out. A parameter of less than 4096 elements keeps its two states in f32. */
+ * adamw8bit: every 256 elements in a row (in the parameter's flat order) are a block. It holds one f32, the largest
+ * magnitude in it, and one code a value: the nearest of 256 numbers times that magnitude. The numbers are those of the
+ * paper's dynamic tree quantisation: 0, 1 and, for e of 0 … 6, the middles of the 2^e equal parts of [10^(e−7), 10^(e−6)],
+ * with their negatives. A code is the place in ascending order. v has no sign and twice as many parts a decade; a v above 0
+ * is never coded as 0. A parameter of less than 4096 elements keeps its two states in f32. */
 typedef enum tl_optimizer_kind {
     TL_OPTIM_NONE,
     TL_OPTIM_SGD,

@@ -109,8 +109,8 @@ static const char *what_is_it(const char *head, size_t n) {
     if (n > 4 && memcmp(head, "PK\3\4", 4) == 0 && memmem(head, n, pickle, sizeof pickle - 1))
         return "a PyTorch checkpoint (a zip archive with a pickle in it: code, not data)";
     const char *what = tl_config_sniff(head, n);
-    if (what && strcmp(what, "a safetensors file") == 0)
-        return NULL;
+    if (what && (strcmp(what, "a safetensors file") == 0 || strcmp(what, "a binary file") == 0))
+        return NULL; /* says no more than what is wrong with it */
     if (!what && head[0] == '{')
         return "JSON: a model's index or description, not its weights";
     bool text = n > 0;

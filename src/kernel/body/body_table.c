@@ -65,7 +65,10 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(uniform),
     KERNEL(sgd),
     KERNEL(adagrad),
+    KERNEL(rmsprop),
     KERNEL(adamw),
+    KERNEL(adam),
+    KERNEL(adamw8bit),
     /* indices, sorting, padding, losses, masked attention, quantising */
     KERNEL(gather),
     KERNEL(scatter),
