@@ -115,7 +115,7 @@ static const char *what_is_it(const char *head, size_t n) {
         return "JSON: a model's index or description, not its weights";
     bool text = n > 0;
     for (size_t i = 0; i < n; i++)
-        text = text && ((unsigned char)head[i] >= 0x20 || head[i] == '\n' || head[i] == '\r' || head[i] == '\t');
+        text = text && ((head[i] >= 0x20 && head[i] < 0x7f) || head[i] == '\n' || head[i] == '\r' || head[i] == '\t');
     return what ? what : text ? "text (a server's answer instead of the file?)" : NULL;
 }
 
