@@ -57,8 +57,6 @@ const char *tl_setting_name(tl_setting setting);
 
 /* "gpt2:N=2,D=128,H=4", a catalogue name, a config.json or a folder holding one. vocab and context fill in a spec. */
 tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error);
-/* The model in Hugging Face's keys. Freed with tl_json_free; NULL where memory ran out. */
-tl_json *tl_train_config(const tl_model *model);
 
 /* ---- the run's folder (cli/train_files.c) ---- */
 char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]);

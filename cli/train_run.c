@@ -7,6 +7,7 @@
 
 #include "tally/ckpt.h"
 #include "tally/meter.h"
+#include "tally/config.h"
 #include "train.h"
 
 enum { ASKED = 4096, ASKED_MEANWHILE = 512, ASK_BATCH = 512, SHOWN = 6, SPEED_STEPS = 10 };
@@ -233,7 +234,7 @@ static void contents_of(const run *r, contents *c) {
                             .optimizer = tl_trainer_optimizer(r->trainer),
                             .parts = &c->part,
                             .n_parts = 1}};
-    c->config = tl_train_config(&r->t->model);
+    c->config = tl_config_json(&r->t->model, TL_DTYPE_COUNT);
     c->texts[0] = (tl_safetensors_text){"task", r->t->task};
     c->texts[1] = (tl_safetensors_text){"config", c->config ? tl_json_text(c->config, NULL) : NULL};
     c->part = (tl_ckpt_part){.name = "run", .texts = c->texts, .n_texts = 2};
