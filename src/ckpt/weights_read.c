@@ -252,9 +252,9 @@ static void note_formats(const loading *l) {
     tl_dtype to = tl_tensor_dtype(l->parameters[0].tensor);
     for (int d = 0; d < TL_DTYPE_COUNT; d++)
         if (r->formats[d] && d != (int)to)
-            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld of %s", text[0] ? " and " : "",
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld tensors of %s", text[0] ? " and " : "",
                      (long long)r->formats[d], tl_dtype_name((tl_dtype)d));
-    tl_weights_note(r, "converted to %s: %s tensors", tl_dtype_name(to), text);
+    tl_weights_note(r, "converted to %s: %s", tl_dtype_name(to), text);
 }
 
 static tl_status load(loading *l) {
