@@ -13,6 +13,7 @@
 #define TALLY_WEIGHTS_H
 
 #include "tally/nn.h"
+#include "tally/safetensors.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +34,15 @@ typedef struct tl_weights_report {
  * tensors that are missing, unknown or of another shape, and a shard that is not there. A failure while values are read leaves
  * the net partly filled. `report` may be NULL. */
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) TL_MUST_CHECK;
+
+/* The files alone, to look at: one, or those an index names. `path` as above, checkpoints apart. NULL with *error filled. */
+typedef struct tl_weights_files tl_weights_files;
+tl_weights_files *tl_weights_open(const char *path, tl_error *error);
+void tl_weights_close(tl_weights_files *files); /* NULL allowed */
+int64_t tl_weights_file_count(const tl_weights_files *files);
+const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t index);
+const char *tl_weights_file_name(const tl_weights_files *files, int64_t index); /* NULL: there is no index */
+const char *tl_weights_files_note(const tl_weights_files *files);               /* strays, by name; "" for none */
 
 typedef struct tl_weights_options {
     int64_t shard_bytes; /* values of one file at most, though never less than one tensor; 0: one file */

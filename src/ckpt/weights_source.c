@@ -207,3 +207,40 @@ int64_t tl_weights_source_tensors(const tl_weights_source *s) {
 const char *tl_weights_source_name(const tl_weights_source *s, int64_t index) {
     return s->sorted ? s->map.pairs[index].key : tl_safetensors_at(s->files[0], index)->name;
 }
+
+/* ---- to look at ---- */
+
+struct tl_weights_files {
+    tl_weights_source source;
+    tl_weights_report report;
+};
+
+tl_weights_files *tl_weights_open(const char *path, tl_error *error) {
+    tl_weights_files *files = calloc(1, sizeof *files);
+    if (!files) {
+        tl_fail(error, TL_ERR_MEMORY, "no memory to open a model's files");
+        return NULL;
+    }
+    if (tl_weights_source_open(&files->source, path, &files->report, error) == TL_OK)
+        return files;
+    free(files);
+    return NULL;
+}
+
+void tl_weights_close(tl_weights_files *files) {
+    if (files)
+        tl_weights_source_close(&files->source);
+    free(files);
+}
+
+int64_t tl_weights_file_count(const tl_weights_files *files) { return files->source.count; }
+
+const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t index) {
+    return index >= 0 && index < files->source.count ? files->source.files[index] : NULL;
+}
+
+const char *tl_weights_file_name(const tl_weights_files *files, int64_t index) {
+    return files->source.names && index >= 0 && index < files->source.count ? files->source.names[index] : NULL;
+}
+
+const char *tl_weights_files_note(const tl_weights_files *files) { return files->report.note; }
