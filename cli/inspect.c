@@ -194,7 +194,7 @@ static int run(tl_cli *cli) {
         return tl_npy_report(cli, path, cli->own[OWN_AS], (int64_t)about.st_size);
     if (cli->own[OWN_AS])
         return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is %s", path, is.words);
-    if (tl_is_tensors(path, false, head, length, inside, sizeof inside))
+    if (tl_is_tensors(path, false, head, length, NULL, 0))
         return tl_tensors_report(cli, path, cli->own[OWN_VERIFY] != NULL);
     if (cli->own[OWN_VERIFY])
         return tl_usage(cli, "--verify is for a checkpoint; \"%.300s\" is %s", path, is.words);

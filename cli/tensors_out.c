@@ -287,7 +287,6 @@ bool tl_is_tensors(const char *path, bool is_folder, const unsigned char *head, 
     }
     static const char index[] = ".safetensors.index.json", file[] = ".safetensors";
     size_t n = strlen(path);
-    snprintf(inside, size, "%s", path);
     if (n >= sizeof index && strcmp(path + n - sizeof index + 1, index) == 0)
         return true;
     return (n >= sizeof file && strcmp(path + n - sizeof file + 1, file) == 0) ||

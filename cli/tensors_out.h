@@ -4,8 +4,8 @@
 
 #include "verb.h"
 
-/* Whether there is something of the kind at `path`, a folder or a file that starts with head[0 … length − 1]; then *inside
- * (of `size` bytes) is what to report on: of a run's folder its latest checkpoint. */
+/* Whether there is something of the kind at `path`: a file that starts with head[0 … length − 1], or a folder, and then
+ * `inside` (of `size` bytes) becomes what to report on: of a run's folder its latest checkpoint. */
 bool tl_is_tensors(const char *path, bool is_folder, const unsigned char *head, size_t length, char *inside,
                    size_t size);
 /* `verify`: every value of a checkpoint against its checksum. */
