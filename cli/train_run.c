@@ -58,8 +58,13 @@ static void catch_signals(void) {
     action.sa_flags = SA_RESTART;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN; /* a limit on file sizes is then an error of write, and is reported */
-    action.sa_flags = 0;
+}
+
+/* A limit on file sizes is then an error of write, and is reported. */
+static void ignore_size_signal(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &action, NULL);
 }
 
@@ -538,6 +543,7 @@ static void finish(run *r) {
 
 static int execute(run *r) {
     tl_train *t = r->t;
+    ignore_size_signal();
     if (tl_train_folder(t, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     measure_machine(r);
