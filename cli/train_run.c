@@ -223,24 +223,74 @@ static tl_status start(run *r) {
     return r->trainer ? TL_OK : context_failed(r, r->ctx);
 }
 
-/* What a checkpoint holds beside the state proper: enough to build the model again without the run's folder. */
+enum { EXTRAS = 4096, SCALER_TEXTS = 3 };
+
+/* What a checkpoint holds beside the state proper: enough to build the model again without the run's folder, and what the
+ * precision carries from step to step. */
 typedef struct contents {
     tl_ckpt_contents run;
-    tl_ckpt_part part;
-    tl_safetensors_text texts[2];
+    tl_ckpt_part parts[2];
+    tl_safetensors_text texts[2], scaler[SCALER_TEXTS];
+    char numbers[SCALER_TEXTS][32];
+    tl_ckpt_tensor extras[EXTRAS];
     tl_json *config;
 } contents;
 
-static void contents_of(const run *r, contents *c) {
-    *c = (contents){.run = {.ctx = r->ctx,
-                            .net = tl_trainer_net(r->trainer),
-                            .optimizer = tl_trainer_optimizer(r->trainer),
-                            .parts = &c->part,
-                            .n_parts = 1}};
-    c->config = tl_config_json(&r->t->model, TL_DTYPE_COUNT);
-    c->texts[0] = (tl_safetensors_text){"task", r->t->task};
-    c->texts[1] = (tl_safetensors_text){"config", c->config ? tl_json_text(c->config, NULL) : NULL};
-    c->part = (tl_ckpt_part){.name = "run", .texts = c->texts, .n_texts = 2};
+static const char *const scaler_keys[SCALER_TEXTS] = {"loss_scale", "good_steps", "skipped"};
+
+static void precision_of(const run *r, contents *c) {
+    tl_ckpt_part *part = &c->parts[1];
+    tl_loss_scaler scaler;
+    const char *name;
+    tl_tensor *tensor;
+    *part = (tl_ckpt_part){.name = "precision", .tensors = c->extras, .texts = c->scaler};
+    while (part->n_tensors < EXTRAS && tl_trainer_extra(r->trainer, (int)part->n_tensors, &name, &tensor))
+        c->extras[part->n_tensors++] = (tl_ckpt_tensor){name, tensor};
+    if (!tl_trainer_scaler(r->trainer, &scaler))
+        return;
+    snprintf(c->numbers[0], sizeof c->numbers[0], "%.17g", scaler.scale);
+    snprintf(c->numbers[1], sizeof c->numbers[1], "%lld", (long long)scaler.good_steps);
+    snprintf(c->numbers[2], sizeof c->numbers[2], "%lld", (long long)scaler.skipped);
+    for (int i = 0; i < SCALER_TEXTS; i++)
+        c->scaler[part->n_texts++] = (tl_safetensors_text){scaler_keys[i], c->numbers[i]};
+}
+
+static contents *contents_of(run *r) {
+    static contents c; /* large enough that the stack is no place for it */
+    c.run = (tl_ckpt_contents){.ctx = r->ctx,
+                               .net = tl_trainer_net(r->trainer),
+                               .optimizer = tl_trainer_optimizer(r->trainer),
+                               .parts = c.parts,
+                               .n_parts = 2};
+    c.config = tl_config_json(&r->t->model, TL_DTYPE_COUNT);
+    c.texts[0] = (tl_safetensors_text){"task", r->t->task};
+    c.texts[1] = (tl_safetensors_text){"config", c.config ? tl_json_text(c.config, NULL) : NULL};
+    c.parts[0] = (tl_ckpt_part){.name = "run", .texts = c.texts, .n_texts = 2};
+    precision_of(r, &c);
+    return &c;
+}
+
+static tl_status restore_scaler(run *r, const char *path) {
+    tl_loss_scaler scaler;
+    double values[SCALER_TEXTS];
+    bool whole = true;
+    if (!tl_trainer_scaler(r->trainer, &scaler))
+        return TL_OK;
+    tl_ckpt *c = tl_ckpt_open(path, &r->error);
+    if (!c)
+        return r->error.status;
+    for (int i = 0; i < SCALER_TEXTS; i++) {
+        char key[48];
+        snprintf(key, sizeof key, "precision.%s", scaler_keys[i]);
+        const char *text = tl_ckpt_text(c, key);
+        whole = whole && text && tl_parse_number(text, 0, 0x1p53, &values[i], NULL) == TL_OK;
+    }
+    tl_ckpt_close(c);
+    if (!whole)
+        return tl_fail(&r->error, TL_ERR_FORMAT, "%s has no state of the loss scaling: it is of another --precision",
+                       path);
+    scaler = (tl_loss_scaler){values[0], (int64_t)values[1], (int64_t)values[2]};
+    return tl_trainer_set_scaler(r->trainer, &scaler) == TL_OK ? TL_OK : context_failed(r, r->ctx);
 }
 
 static tl_status restore(run *r) {
@@ -248,15 +298,16 @@ static tl_status restore(run *r) {
     char path[TL_PATH];
     tl_ckpt_state state = {0};
     tl_ckpt_found found;
-    contents c;
-    contents_of(r, &c);
-    tl_status status = tl_ckpt_folder_load(tl_train_path(t, "checkpoints", path), &c.run, &state, &found, &r->error);
-    tl_json_free(c.config);
+    contents *c = contents_of(r);
+    tl_status status = tl_ckpt_folder_load(tl_train_path(t, "checkpoints", path), &c->run, &state, &found, &r->error);
+    tl_json_free(c->config);
     if (status == TL_ERR_NOT_FOUND) {
         tl_note(t->cli, "%s has no checkpoint yet: the run starts at its first step", t->folder);
         tl_error_clear(&r->error);
         return TL_OK;
     }
+    if (status == TL_OK)
+        status = restore_scaler(r, found.path);
     if (status != TL_OK)
         return status;
     if (found.note[0])
@@ -272,11 +323,10 @@ static tl_status save(run *r) {
     char path[TL_PATH];
     tl_ckpt_state state = {
         .total_steps = r->t->steps, .data_position = tl_sums_position(r->sums), .has_loss = true, .loss = r->line.loss};
-    contents c;
-    contents_of(r, &c);
+    contents *c = contents_of(r);
     tl_status status =
-        tl_ckpt_folder_save(tl_train_path(r->t, "checkpoints", path), r->t->keep, &c.run, &state, &r->error);
-    tl_json_free(c.config);
+        tl_ckpt_folder_save(tl_train_path(r->t, "checkpoints", path), r->t->keep, &c->run, &state, &r->error);
+    tl_json_free(c->config);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -68,6 +69,11 @@ ckpt_world ckpt_begin(const ckpt_kind *k, int64_t width, uint64_t seed, int thre
                               .ranks = 1,
                               .dtype = k->dtype == TL_F64 && !k->f64 ? TL_F32 : k->dtype,
                               .optimizer = optimizer_of(k),
+                              .recompute = k->recompute,
+                              .autocast = k->autocast,
+                              .low = k->low,
+                              .loss_scaling = k->loss_scaling,
+                              .fp8 = k->fp8,
                               .clip = 1};
     w.ctx = tl_ctx_new(&options, &error);
     assert_non_null(w.ctx);
@@ -83,6 +89,41 @@ void ckpt_end(ckpt_world *w) {
     tl_trainer_free(w->trainer);
     tl_ctx_free(w->ctx);
     tl_sums_free(w->sums);
+}
+
+void ckpt_precision_of(ckpt_world *w, ckpt_precision *p) {
+    tl_loss_scaler scaler;
+    const char *name;
+    tl_tensor *tensor;
+    *p = (ckpt_precision){.part = {.name = "precision", .tensors = p->tensors, .texts = p->texts}};
+    while (tl_trainer_extra(w->trainer, (int)p->part.n_tensors, &name, &tensor)) {
+        assert_true(p->part.n_tensors < CKPT_EXTRAS);
+        p->tensors[p->part.n_tensors++] = (tl_ckpt_tensor){name, tensor};
+    }
+    if (tl_trainer_scaler(w->trainer, &scaler)) {
+        static const char *const keys[] = {"loss_scale", "good_steps", "skipped"};
+        const double values[] = {scaler.scale, (double)scaler.good_steps, (double)scaler.skipped};
+        for (int i = 0; i < 3; i++) {
+            snprintf(p->numbers[i], sizeof p->numbers[i], "%.17g", values[i]);
+            p->texts[p->part.n_texts++] = (tl_safetensors_text){keys[i], p->numbers[i]};
+        }
+    }
+    w->parts = &p->part;
+    w->n_parts = 1;
+}
+
+void ckpt_take_scaler(const ckpt_world *w, const char *path) {
+    tl_error error = {TL_OK, ""};
+    tl_loss_scaler scaler;
+    if (!tl_trainer_scaler(w->trainer, &scaler))
+        return;
+    tl_ckpt *c = tl_ckpt_open(path, &error);
+    assert_non_null(c);
+    scaler.scale = strtod(tl_ckpt_text(c, "precision.loss_scale"), NULL);
+    scaler.good_steps = strtoll(tl_ckpt_text(c, "precision.good_steps"), NULL, 10);
+    scaler.skipped = strtoll(tl_ckpt_text(c, "precision.skipped"), NULL, 10);
+    tl_ckpt_close(c);
+    assert_int_equal(tl_trainer_set_scaler(w->trainer, &scaler), TL_OK);
 }
 
 static tl_status source(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {

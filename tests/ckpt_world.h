@@ -14,6 +14,10 @@ typedef struct ckpt_kind {
     int64_t accumulation; /* 0 is 1 */
     tl_dtype dtype;       /* 0, f64, is f32 */
     bool f64, llama;
+    bool autocast, loss_scaling, fp8; /* tl_train_options' */
+    tl_dtype low;
+    tl_recompute recompute;
+    int64_t width;              /* 0 is 16 */
     int threads, threads_after; /* of the whole run and the first half, and of the resumed one; 0 is 1 */
 } ckpt_kind;
 
@@ -24,6 +28,18 @@ typedef struct ckpt_world {
     const tl_ckpt_part *parts;
     int n_parts;
 } ckpt_world;
+
+/* What the trainer carries beside parameters and states, as a part "precision": pass it to the world before saving or
+ * loading; fill from a file afterwards with ckpt_take_scaler. */
+enum { CKPT_EXTRAS = 64 };
+typedef struct ckpt_precision {
+    tl_ckpt_part part;
+    tl_ckpt_tensor tensors[CKPT_EXTRAS];
+    tl_safetensors_text texts[3];
+    char numbers[3][32];
+} ckpt_precision;
+void ckpt_precision_of(ckpt_world *world, ckpt_precision *precision);
+void ckpt_take_scaler(const ckpt_world *world, const char *path);
 
 ckpt_world ckpt_begin(const ckpt_kind *kind, int64_t width, uint64_t seed, int threads);
 void ckpt_end(ckpt_world *world);

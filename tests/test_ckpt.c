@@ -35,6 +35,9 @@ static tl_status load(const ckpt_world *w, tl_ckpt_state *state, tl_error *error
     return tl_ckpt_load(path, &contents, state, error);
 }
 
+static const tl_parameter_group groups[] = {{.pattern = "h.0.*", .lr_factor = 0.5, .weight_decay = 0.2},
+                                            {.pattern = "wpe.weight", .frozen = true}};
+
 /* One row each: what a run may be made of, whole against saved and resumed in the middle. */
 static const ckpt_kind kinds[] = {
     {.name = "sgd", .optimizer = {.kind = TL_OPTIM_SGD}},
@@ -55,6 +58,30 @@ static const ckpt_kind kinds[] = {
      .dropout = 0.1,
      .dtype = TL_BF16},
     {.name = "adamw, bf16 throughout", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1, .dtype = TL_BF16},
+    {.name = "adam", .optimizer = {.kind = TL_OPTIM_ADAM, .weight_decay = 0.1}, .dropout = 0.1},
+    {.name = "rmsprop", .optimizer = {.kind = TL_OPTIM_RMSPROP}, .dropout = 0.1},
+    {.name = "rmsprop, centered, with momentum",
+     .optimizer = {.kind = TL_OPTIM_RMSPROP, .centered = true, .momentum = 0.9},
+     .accumulation = 2},
+    {.name = "adamw8bit", .optimizer = {.kind = TL_OPTIM_ADAMW8BIT}, .dropout = 0.1, .width = 64},
+    {.name = "adamw, states in bf16", .optimizer = {.kind = TL_OPTIM_ADAMW, .states = TL_STATES_BF16}, .dropout = 0.1},
+    {.name = "adagrad as PyTorch's", .optimizer = {.kind = TL_OPTIM_ADAGRAD, .epsilon_outside = true}},
+    {.name = "groups, one of them frozen",
+     .optimizer = {.kind = TL_OPTIM_ADAMW, .groups = groups, .n_groups = 2},
+     .dropout = 0.1},
+    {.name = "bf16-mixed by autocast",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .accumulation = 2,
+     .autocast = true,
+     .low = TL_BF16},
+    {.name = "fp16-mixed with loss scaling",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .autocast = true,
+     .low = TL_F16,
+     .loss_scaling = true},
+    {.name = "emulated fp8", .optimizer = {.kind = TL_OPTIM_ADAMW}, .autocast = true, .low = TL_BF16, .fp8 = true},
     {.name = "llama", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1, .accumulation = 2, .llama = true},
     {.name = "one thread, then two",
      .optimizer = {.kind = TL_OPTIM_ADAMW},
@@ -74,16 +101,21 @@ static void five_and_five_are_ten(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const ckpt_kind *k = &kinds[i];
         int threads = k->threads ? k->threads : 1, after = k->threads_after ? k->threads_after : threads;
-        int64_t accumulation = k->accumulation ? k->accumulation : 1;
-        ckpt_world whole = ckpt_begin(k, 16, 1, threads), first = ckpt_begin(k, 16, 1, threads),
-                   second = ckpt_begin(k, 16, 77, after);
+        int64_t accumulation = k->accumulation ? k->accumulation : 1, width = k->width ? k->width : 16;
+        ckpt_precision more, into;
+        ckpt_world whole = ckpt_begin(k, width, 1, threads), first = ckpt_begin(k, width, 1, threads),
+                   second = ckpt_begin(k, width, 77, after);
         tl_error error = {TL_OK, ""};
         tl_ckpt_state s = {0};
         double loss = ckpt_steps(&whole, 10);
         ckpt_steps(&first, 5);
-        assert_int_equal(save(&first, &error), TL_OK);
+        ckpt_precision_of(&first, &more);
+        ckpt_precision_of(&second, &into);
+        if (save(&first, &error) != TL_OK)
+            fail_msg("%s: %s", k->name, error.message);
         if (load(&second, &s, &error) != TL_OK)
             fail_msg("%s: %s", k->name, error.message);
+        ckpt_take_scaler(&second, path);
         assert_int_equal(s.step, 5);
         assert_int_equal(s.total_steps, 10);
         assert_int_equal(s.seed_init, 1);
