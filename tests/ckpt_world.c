@@ -82,6 +82,8 @@ ckpt_world ckpt_begin(const ckpt_kind *k, int64_t width, uint64_t seed, int thre
     w.trainer = tl_trainer_new(w.ctx, &model, &train);
     if (!w.trainer)
         fail_msg("%s: %s", k->name, tl_ctx_error(w.ctx)->message);
+    if (k->scale > 0)
+        assert_int_equal(tl_trainer_set_scaler(w.trainer, &(tl_loss_scaler){.scale = k->scale}), TL_OK);
     return w;
 }
 
@@ -136,6 +138,7 @@ double ckpt_steps(ckpt_world *w, int count) {
     for (int i = 0; i < count; i++)
         if (tl_trainer_step(w->trainer, source, w->sums, 1e-2, &result) != TL_OK)
             fail_msg("%s", tl_ctx_error(w->ctx)->message);
+    w->steps += count;
     return result.loss;
 }
 
@@ -145,7 +148,7 @@ tl_ckpt_contents ckpt_contents(const ckpt_world *w) {
 }
 
 tl_ckpt_state ckpt_state(const ckpt_world *w) {
-    return (tl_ckpt_state){.total_steps = 10, .data_position = tl_sums_position(w->sums)};
+    return (tl_ckpt_state){.step = w->steps, .total_steps = 10, .data_position = tl_sums_position(w->sums)};
 }
 
 static void assert_same_tensor(const char *name, const tl_tensor *a, const tl_tensor *b) {

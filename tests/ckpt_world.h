@@ -17,7 +17,8 @@ typedef struct ckpt_kind {
     bool autocast, loss_scaling, fp8; /* tl_train_options' */
     tl_dtype low;
     tl_recompute recompute;
-    int64_t width;              /* 0 is 16 */
+    int64_t width; /* 0 is 16 */
+    double scale;  /* loss scaling's first, where it is not the usual: large enough, and steps are skipped */
     int threads, threads_after; /* of the whole run and the first half, and of the resumed one; 0 is 1 */
 } ckpt_kind;
 
@@ -25,6 +26,7 @@ typedef struct ckpt_world {
     tl_ctx *ctx;
     tl_trainer *trainer;
     tl_sums *sums;
+    int64_t steps;
     const tl_ckpt_part *parts;
     int n_parts;
 } ckpt_world;

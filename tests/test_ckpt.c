@@ -81,6 +81,19 @@ static const ckpt_kind kinds[] = {
      .autocast = true,
      .low = TL_F16,
      .loss_scaling = true},
+    {.name = "fp16-mixed, the first steps skipped",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .autocast = true,
+     .low = TL_F16,
+     .loss_scaling = true,
+     .scale = 0x1p40},
+    {.name = "fp16-mixed, some of the first steps skipped",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .autocast = true,
+     .low = TL_F16,
+     .loss_scaling = true,
+     .scale = 0x1p20},
     {.name = "emulated fp8", .optimizer = {.kind = TL_OPTIM_ADAMW}, .autocast = true, .low = TL_BF16, .fp8 = true},
     {.name = "llama", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1, .accumulation = 2, .llama = true},
     {.name = "one thread, then two",
@@ -117,6 +130,8 @@ static void five_and_five_are_ten(void **state) {
             fail_msg("%s: %s", k->name, error.message);
         ckpt_take_scaler(&second, path);
         assert_int_equal(s.step, 5);
+        assert_true(k->scale > 0 ? s.optimizer_steps < 5 : s.optimizer_steps == 5);
+        assert_true(k->scale != 0x1p20 || s.optimizer_steps > 0);
         assert_int_equal(s.total_steps, 10);
         assert_int_equal(s.seed_init, 1);
         assert_int_equal(s.data_position, 5 * 2 * accumulation);

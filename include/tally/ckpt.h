@@ -22,7 +22,9 @@ extern "C" {
 #endif
 
 typedef struct tl_ckpt_state {
-    int64_t step;                                                  /* optimizer steps done: filled in by both */
+    int64_t
+        step; /* of the run, the caller's: steps done, skipped ones among them. Never saved as less than the optimizer's */
+    int64_t optimizer_steps;                                       /* updates done: filled in by both */
     int64_t total_steps;                                           /* of the learning-rate schedule; the caller's */
     uint64_t data_position;                                        /* examples drawn; the caller's */
     uint64_t seed_init, seed_data, seed_dropout, dropout_position; /* of the context: filled in by both */

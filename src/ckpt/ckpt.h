@@ -26,6 +26,9 @@ typedef struct tl_ckpt_list {
 tl_status tl_ckpt_list_make(const tl_ckpt_contents *contents, tl_ckpt_list *list, tl_error *error);
 void tl_ckpt_list_free(tl_ckpt_list *list);
 
+/* The step that a checkpoint is saved as. */
+int64_t tl_ckpt_step(const tl_ckpt_contents *contents, const tl_ckpt_state *state);
+
 /* XXH3 of 64 bits (Collet; xxhash.h 0.8). */
 uint64_t tl_ckpt_hash(const void *data, size_t bytes);
 

@@ -178,7 +178,7 @@ static tl_status drop_old(const char *folder, int64_t keep, int64_t step, tl_err
 tl_status tl_ckpt_folder_save(const char *folder, int64_t keep, const tl_ckpt_contents *contents,
                               const tl_ckpt_state *state, tl_error *error) {
     char path[TL_CKPT_PATH], name[FILE_NAME];
-    int64_t step = contents->optimizer ? tl_optimizer_steps(contents->optimizer) : 0;
+    int64_t step = tl_ckpt_step(contents, state);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return refused(error, "make the folder", folder);
     tl_status status = join(folder, file_name(step, name), path, error);

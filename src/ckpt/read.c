@@ -79,8 +79,9 @@ static bool read_real(const tl_ckpt *c, const char *key, bool *there, double *va
 
 static tl_status read_state(tl_ckpt *c, tl_error *error) {
     tl_ckpt_state *s = &c->state;
-    uint64_t step = 0, total = 0;
+    uint64_t step = 0, updates = 0, total = 0;
     bool ok = read_unsigned(c, "tally.step", INT64_MAX, &step) &&
+              read_unsigned(c, "tally.optimizer_steps", INT64_MAX, &updates) &&
               read_unsigned(c, "tally.total_steps", INT64_MAX, &total) &&
               read_unsigned(c, "tally.data_position", UINT64_MAX, &s->data_position) &&
               read_unsigned(c, "tally.seed_init", UINT64_MAX, &s->seed_init) &&
@@ -90,6 +91,7 @@ static tl_status read_state(tl_ckpt *c, tl_error *error) {
               read_real(c, "tally.loss", &s->has_loss, &s->loss) &&
               read_real(c, "tally.validation_loss", &s->has_validation_loss, &s->validation_loss);
     s->step = (int64_t)step;
+    s->optimizer_steps = (int64_t)updates;
     s->total_steps = (int64_t)total;
     c->checksums = tl_safetensors_metadata(c->file, "tally.xxh3_64");
     if (!ok || !c->checksums || strlen(c->checksums) != (size_t)tl_safetensors_count(c->file) * (TL_CKPT_DIGITS + 1))
@@ -267,10 +269,20 @@ static tl_status read_values(const tl_ckpt *c, const tl_ckpt_list *list, tl_erro
     return status;
 }
 
+/* States as the first update makes them, and the count. A run whose steps were all skipped has states and no update. */
+static tl_status restore(const tl_ckpt *c, tl_optimizer *optimizer) {
+    int64_t updates = c->state.optimizer_steps;
+    bool states = updates > 0;
+    for (int64_t i = 0; i < tl_safetensors_count(c->file) && !states; i++)
+        states = strncmp(tl_safetensors_at(c->file, i)->name, "optim.", 6) == 0;
+    tl_status status = tl_optimizer_restore(optimizer, states && updates == 0 ? 1 : updates);
+    return status == TL_OK && states && updates == 0 ? tl_optimizer_restore(optimizer, 0) : status;
+}
+
 static tl_status load(const tl_ckpt *c, const tl_ckpt_contents *contents, tl_error *error) {
     tl_ckpt_list list;
     tl_ctx *ctx = contents->ctx;
-    tl_status status = contents->optimizer ? tl_optimizer_restore(contents->optimizer, c->state.step) : TL_OK;
+    tl_status status = contents->optimizer ? restore(c, contents->optimizer) : TL_OK;
     if (status != TL_OK)
         return tl_fail(error, status, "%s", ctx->error.message);
     status = tl_ckpt_list_make(contents, &list, error);

@@ -9,7 +9,7 @@
 #include "tensor/ctx.h"
 
 /* Numbers and texts of the metadata. */
-enum { OWN_TEXTS = 14, LONGEST_NUMBER = 32 };
+enum { OWN_TEXTS = 16, LONGEST_NUMBER = 32 };
 
 typedef struct header {
     char *bytes;
@@ -41,6 +41,7 @@ static void put_state(texts *t, const tl_ckpt_state *s) {
     t->list[t->count++] = (tl_safetensors_text){"tally.header", "0000000000000000"};
     t->list[t->count++] = (tl_safetensors_text){"tally.format", TL_CKPT_FORMAT};
     put_unsigned(t, "tally.step", (uint64_t)s->step);
+    put_unsigned(t, "tally.optimizer_steps", (uint64_t)s->optimizer_steps);
     put_unsigned(t, "tally.total_steps", (uint64_t)s->total_steps);
     put_unsigned(t, "tally.data_position", s->data_position);
     put_unsigned(t, "tally.seed_init", s->seed_init);
@@ -146,6 +147,11 @@ static tl_status write_file(const char *path, const header *h, const tl_ckpt_lis
     return tl_safetensors_end(w, status, error);
 }
 
+int64_t tl_ckpt_step(const tl_ckpt_contents *c, const tl_ckpt_state *state) {
+    int64_t updates = c->optimizer ? tl_optimizer_steps(c->optimizer) : 0;
+    return state->step > updates ? state->step : updates;
+}
+
 tl_status tl_ckpt_save(const char *path, const tl_ckpt_contents *c, const tl_ckpt_state *state, tl_error *error) {
     tl_ctx *ctx = c->ctx;
     tl_error own = {TL_OK, ""};
@@ -159,7 +165,8 @@ tl_status tl_ckpt_save(const char *path, const tl_ckpt_contents *c, const tl_ckp
         return tl_fail(error, TL_ERR_ARGUMENT,
                        "a checkpoint needs the run's optimizer; tl_weights_save writes a net alone");
     tl_ckpt_state all = *state;
-    all.step = tl_optimizer_steps(c->optimizer);
+    all.optimizer_steps = tl_optimizer_steps(c->optimizer);
+    all.step = tl_ckpt_step(c, state);
     all.seed_init = ctx->seed_init;
     all.seed_data = ctx->seed_data;
     all.seed_dropout = ctx->seed_dropout;
