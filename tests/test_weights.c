@@ -493,6 +493,32 @@ static void written_back_the_same(void **state) {
     }
 }
 
+/* Values of the formula are exact in bf16: they come back the same. 70000 is beyond f16. */
+static void written_in_another_format(void **state) {
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tl_weights_options options = {.convert = true, .dtype = TL_BF16};
+        tl_weights_report report;
+        tl_error error = {TL_OK, ""};
+        const tl_parameter *list;
+        world w = begin(&families[k], TL_F32, NULL, NULL);
+        write_whole(&families[k], TL_F32, "", NULL, 0);
+        assert_loads(folder, &w, &report);
+        assert_int_equal(tl_weights_save(folder, w.net, &options, &error), TL_OK);
+        assert_loads(folder, &w, &report);
+        assert_int_equal(report.formats[TL_BF16], families[k].count);
+        assert_logits(&families[k], &w, 1e-5);
+        tl_net_parameters(w.net, &list);
+        ((float *)tl_tensor_data(list[0].tensor))[3] = 70000;
+        options.dtype = TL_F16;
+        assert_int_equal(tl_weights_save(folder, w.net, &options, &error), TL_ERR_DTYPE);
+        assert_loads(folder, &w, &report); /* the old one */
+        assert_int_equal(report.formats[TL_BF16], families[k].count);
+        end(&w);
+        empty();
+    }
+}
+
 static void what_cannot_be_said_is_not_written(void **state) {
     tl_error error = {TL_OK, ""};
     tl_weights_options options = {.prefix = "model."};
@@ -553,6 +579,7 @@ int main(void) {
         cmocka_unit_test(values_that_would_become_infinite),
         cmocka_unit_test(what_is_not_computed_takes_no_values),
         cmocka_unit_test(written_back_the_same),
+        cmocka_unit_test(written_in_another_format),
         cmocka_unit_test(what_cannot_be_said_is_not_written),
         cmocka_unit_test(a_checkpoint_is_weights_too),
     };

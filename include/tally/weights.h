@@ -47,6 +47,8 @@ const char *tl_weights_files_note(const tl_weights_files *files);               
 typedef struct tl_weights_options {
     int64_t shard_bytes; /* values of one file at most, though never less than one tensor; 0: one file */
     const char *prefix;  /* of gpt2's names: NULL or "", or "transformer." */
+    bool convert;        /* into `dtype`: f64, f32, bf16 or f16; else as the net has them */
+    tl_dtype dtype;
 } tl_weights_options;
 
 /* Writes config.json and model.safetensors, or shards model-00001-of-00003.safetensors and, last, their index, into the

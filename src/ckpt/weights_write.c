@@ -22,7 +22,8 @@ typedef struct saving {
     tl_safetensors_item *items;
     int *shard; /* of each parameter */
     int shards;
-    char *buffer; /* takes a row of any of them */
+    tl_dtype dtype;
+    char *buffer, *converted; /* each takes a row of any of them */
     int64_t buffer_bytes;
     tl_error *error;
 } saving;
@@ -59,7 +60,7 @@ static tl_status write_text(const saving *s, const char *name, tl_json *json) {
 
 static int64_t bytes_of(const saving *s, int i) {
     const tl_tensor *t = s->parameters[i].tensor;
-    return tl_tensor_count(t) * tl_dtype_bytes(tl_tensor_dtype(t));
+    return tl_tensor_count(t) * tl_dtype_bytes(s->dtype);
 }
 
 static tl_status describe(saving *s, int64_t shard_bytes) {
@@ -75,8 +76,7 @@ static tl_status describe(saving *s, int64_t shard_bytes) {
         const tl_shape *shape = tl_tensor_shape(p->tensor);
         bool head = strncmp(p->name, "lm_head.", 8) == 0, turned = tl_weights_is_transposed(s->model, p->name);
         snprintf(s->names[i], TL_WEIGHTS_NAME, "%s%s", head ? "" : s->prefix, p->name);
-        s->items[i] =
-            (tl_safetensors_item){.name = s->names[i], .dtype = tl_tensor_dtype(p->tensor), .ndim = shape->ndim};
+        s->items[i] = (tl_safetensors_item){.name = s->names[i], .dtype = s->dtype, .ndim = shape->ndim};
         for (int d = 0; d < shape->ndim; d++)
             s->items[i].dim[d] = shape->dim[turned ? shape->ndim - 1 - d : d].size;
         if (shard_bytes > 0 && i > 0 && used > shard_bytes - bytes_of(s, i)) {
@@ -85,13 +85,14 @@ static tl_status describe(saving *s, int64_t shard_bytes) {
         }
         used += bytes_of(s, i);
         s->shard[i] = s->shards;
-        int64_t row = turned ? s->items[i].dim[1] * tl_dtype_bytes(s->items[i].dtype) : 0;
+        int64_t row = turned ? s->items[i].dim[1] * 8 : 0; /* 8: the widest format */
         if (row > s->buffer_bytes)
             s->buffer_bytes = row;
     }
     s->shards++;
     s->buffer = malloc((size_t)s->buffer_bytes);
-    return s->buffer ? TL_OK : no_memory(s);
+    s->converted = malloc((size_t)s->buffer_bytes);
+    return s->buffer && s->converted ? TL_OK : no_memory(s);
 }
 
 static void file_name(const saving *s, int shard, char name[64]) {
@@ -105,16 +106,26 @@ static void file_name(const saving *s, int shard, char name[64]) {
 
 static tl_status write_tensor(const saving *s, tl_safetensors_writer *w, int i) {
     const tl_tensor *t = s->parameters[i].tensor;
-    const char *data = tl_tensor_data((tl_tensor *)(uintptr_t)t);
-    int width = tl_dtype_bytes(tl_tensor_dtype(t));
-    if (!tl_weights_is_transposed(s->model, s->parameters[i].name))
+    tl_dtype from = tl_tensor_dtype(t);
+    const char *data = tl_tensor_data((tl_tensor *)(uintptr_t)t), *piece;
+    int width = tl_dtype_bytes(from), written = tl_dtype_bytes(s->dtype);
+    bool turned = tl_weights_is_transposed(s->model, s->parameters[i].name);
+    if (!turned && from == s->dtype)
         return tl_safetensors_write(w, data, bytes_of(s, i), s->error);
-    int64_t all = s->items[i].dim[0], columns = s->items[i].dim[1], rows = s->buffer_bytes / (columns * width);
+    int64_t all = turned ? s->items[i].dim[0] : tl_tensor_count(t), columns = turned ? s->items[i].dim[1] : 1,
+            rows = s->buffer_bytes / (columns * 8);
     tl_status status = TL_OK;
     for (int64_t row = 0; row < all && status == TL_OK; row += rows) {
         int64_t n = all - row < rows ? all - row : rows;
-        tl_weights_gather(data + row * width, all, s->buffer, n, columns, width);
-        status = tl_safetensors_write(w, s->buffer, n * columns * width, s->error);
+        piece = data + row * width;
+        if (turned) {
+            tl_weights_gather(piece, all, s->buffer, n, columns, width);
+            piece = s->buffer;
+        }
+        if (!tl_weights_convert(piece, from, s->converted, s->dtype, n * columns))
+            return tl_fail(s->error, TL_ERR_DTYPE, "%s holds a value that %s cannot; f32 or bf16 would take it",
+                           s->items[i].name, tl_dtype_name(s->dtype));
+        status = tl_safetensors_write(w, s->converted, n * columns * written, s->error);
     }
     return status;
 }
@@ -178,7 +189,7 @@ static tl_status drop_other(const saving *s) {
 }
 
 static tl_status write_config(const saving *s) {
-    tl_json *json = tl_config_json(s->model, tl_tensor_dtype(s->parameters[0].tensor));
+    tl_json *json = tl_config_json(s->model, s->dtype);
     tl_status status = write_text(s, "config.json", json);
     tl_json_free(json);
     return status;
@@ -232,6 +243,10 @@ tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weight
     tl_status status = check(s.model, s.prefix, error);
     if (status != TL_OK)
         return status;
+    s.dtype = options && options->convert ? options->dtype : tl_tensor_dtype(s.parameters[0].tensor);
+    if (!tl_dtype_is_float(s.dtype) || tl_dtype_bytes(s.dtype) < 2)
+        return tl_fail(error, TL_ERR_DTYPE, "weights are written in f64, f32, bf16 or f16, not in %s",
+                       tl_dtype_name(s.dtype));
     tl_phase before = tl_phase_get(ctx);
     tl_phase_set(ctx, TL_PHASE_SAVE);
     status = save(&s, options);
@@ -240,5 +255,6 @@ tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weight
     free(s.items);
     free(s.shard);
     free(s.buffer);
+    free(s.converted);
     return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", own.message);
 }
