@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "data.h"
 #include "model_out.h"
 #include "dtype_out.h"
 #include "npy_out.h"
@@ -198,6 +199,8 @@ static int run(tl_cli *cli) {
         return tl_tensors_report(cli, path, cli->own[OWN_VERIFY] != NULL);
     if (cli->own[OWN_VERIFY])
         return tl_usage(cli, "--verify is for a checkpoint; \"%.300s\" is %s", path, is.words);
+    if (strcmp(is.kind, "unknown") == 0 && tl_data_is_tokens(path, head, length, (int64_t)about.st_size))
+        return tl_data_report(cli, path);
     if (strcmp(is.kind, "json") != 0)
         return print_kind(cli, path, is, (int64_t)about.st_size);
     tl_model model;
