@@ -182,12 +182,12 @@ static void a_million_merges_are_read(void **state) {
         const unsigned code = 0x4E00 + (unsigned)i;
         (void)snprintf(letters[i], 8, "%c%c%c", (int)(0xE0 | code >> 12), (int)(0x80 | (code >> 6 & 0x3F)),
                        (int)(0x80 | (code & 0x3F)));
-        v += (size_t)sprintf(vocab + v, "%c\"%s\":%zu", i == 0 ? '{' : ',', letters[i], id++);
+        v += (size_t)snprintf(vocab + v, 64, "%c\"%s\":%zu", i == 0 ? '{' : ',', letters[i], id++);
     }
     for (int i = 0; i < LETTERS; i++)
         for (int k = 0; k < LETTERS; k++) {
-            v += (size_t)sprintf(vocab + v, ",\"%s%s\":%zu", letters[i], letters[k], id++);
-            m += (size_t)sprintf(merges + m, "%s %s\n", letters[i], letters[k]);
+            v += (size_t)snprintf(vocab + v, 64, ",\"%s%s\":%zu", letters[i], letters[k], id++);
+            m += (size_t)snprintf(merges + m, 64, "%s %s\n", letters[i], letters[k]);
         }
     vocab[v++] = '}';
     write_bytes("vocab.json", vocab, v);

@@ -266,6 +266,39 @@ static void patterns_cannot_hang(void **state) {
     free(text);
 }
 
+/* U+180E is no white space since Unicode 6.3 (PropList.txt), U+0085 is, and U+001C never was. */
+static void white_space_is_unicodes(void **state) {
+    tl_error error = {0};
+    (void)state;
+    tl_tokenizer *t =
+        parse_with(PRE,
+                   "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+|[^]"
+                   "\\\\s]|\\\\S\"},"
+                   "\"behavior\":\"Removed\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}",
+                   &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    tl_token_list list = {0};
+    encode(t, "a\342\200\250b ]", 7, TL_SPECIAL_TEXT, &list); /* all of it matches and is removed */
+    assert_int_equal(list.count, 0);
+    tl_tokenizer_free(t);
+    /* Only white space is taken off: "a" and "b" are left, and what is neither is an error by name. */
+    t = parse_with(
+        PRE,
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s\"},\"behavior\":"
+        "\"Removed\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}",
+        &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    GIVES(t, "a b\302\205ab\343\200\200c\t\n", TL_SPECIAL_TEXT, 0, 1, 2, 5);
+    assert_int_equal(tl_tokenizer_encode(t, "a\341\240\216b", 5, TL_SPECIAL_TEXT, &list, &error), TL_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "0xE1"));
+    tl_error_clear(&error);
+    assert_int_equal(tl_tokenizer_encode(t, "a\034b", 3, TL_SPECIAL_TEXT, &list, &error), TL_ERR_ARGUMENT);
+    tl_token_list_free(&list);
+    tl_tokenizer_free(t);
+}
+
 /* Patterns that look back or at the start of the text: pieces give what the whole gives. */
 static void patterns_may_look_back(void **state) {
     static const char *const patterns[] = {"(?<=a)b|a", "^a|b", "\\\\bab|c", "\\\\Aa|b+", "a(?=b)|b(?!c)", "ab$|a|b"};
@@ -295,6 +328,7 @@ int main(void) {
         cmocka_unit_test(ends_are_told),
         cmocka_unit_test(normal_form_c_is_held),
         cmocka_unit_test(patterns_cannot_hang),
+        cmocka_unit_test(white_space_is_unicodes),
         cmocka_unit_test(patterns_may_look_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
