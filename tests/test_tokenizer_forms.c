@@ -177,6 +177,7 @@ static void size_is_the_largest_id_and_one(void **state) {
     const int32_t hole[] = {0, 3};
     assert_int_equal(tl_tokenizer_decode(t, hole, 2, &text, &error), TL_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "id 3 at position 1"));
+    tl_token_text_free(&text);
     tl_tokenizer_free(t);
 }
 
@@ -193,6 +194,7 @@ static void what_has_no_token_is_named(void **state) {
     t = parse_with(MODEL, BPE(",\"unk_token\":\"c\""), &error);
     assert_non_null(t);
     GIVES(t, "abd", TL_SPECIAL_TEXT, 2, 5);
+    tl_token_list_free(&list);
     tl_tokenizer_free(t);
 }
 
