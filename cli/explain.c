@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "explain_out.h"
+#include "plan_request.h"
 #include "tally/config.h"
 
 enum { OWN_STEPS, OWN_SET };
@@ -92,26 +93,6 @@ static int set_sizes(const tl_cli *cli, const char *text, tl_model *m) {
 
 /* ---- the run -------------------------------------------------------------------------------------------------- */
 
-static tl_optimizer_options optimizer(const tl_cli *cli) {
-    tl_optimizer_options o;
-    switch (cli->options.at[TL_OPTION_OPTIM].choice) {
-    case TL_CHOICE_ADAM:
-        o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
-        o.weight_decay = 0;
-        return o;
-    case TL_CHOICE_SGD:
-        return tl_optimizer_defaults(TL_OPTIM_SGD);
-    case TL_CHOICE_MOMENTUM:
-        o = tl_optimizer_defaults(TL_OPTIM_SGD);
-        o.momentum = 0.9;
-        return o;
-    case TL_CHOICE_ADAGRAD:
-        return tl_optimizer_defaults(TL_OPTIM_ADAGRAD);
-    default:
-        return tl_optimizer_defaults(TL_OPTIM_ADAMW);
-    }
-}
-
 /* The defaults that stand in, each an assumption; parameters depend on none of them, FLOPs on no number format. */
 static void note_defaults(tl_explained *e, const char *topic) {
     const tl_cli *cli = e->cli;
@@ -153,7 +134,7 @@ static int prepare(tl_explained *e, const char *topic) {
     const tl_option_value *at = cli->options.at;
     o->devices = (tl_devices){.count = 1};
     o->precision = (tl_precision)at[TL_OPTION_PRECISION].choice;
-    o->optimizer = optimizer(cli);
+    o->optimizer = tl_cli_optimizer(cli);
     const tl_option_value *recompute = &at[TL_OPTION_RECOMPUTE];
     bool counted = strcmp(topic, "flops") == 0 || strcmp(topic, "memory") == 0;
     if (recompute->text && !counted)

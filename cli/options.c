@@ -48,7 +48,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                              0, "Number formats: fp32, bf16, bf16-mixed (default), …"},
     [TL_OPTION_OPTIM] = {"optim", 0, "NAME", KIND_CHOICE, optimizers, TL_CHOICE_ADAMW,
                          TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
-                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD),
+                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
+                             TL_DOES(TL_CHOICE_ADAMW8BIT),
                          0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, …"},
     [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER,
                              TL_DOES(TL_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},

@@ -12,10 +12,12 @@ tl_optimizer_options tl_cli_optimizer_of(int choice) {
     switch (choice) {
     case TL_CHOICE_ADAMW:
         return tl_optimizer_defaults(TL_OPTIM_ADAMW);
-    case TL_CHOICE_ADAM: /* the same states; no decay */
-        o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
-        o.weight_decay = 0;
-        return o;
+    case TL_CHOICE_ADAM:
+        return tl_optimizer_defaults(TL_OPTIM_ADAM);
+    case TL_CHOICE_ADAMW8BIT:
+        return tl_optimizer_defaults(TL_OPTIM_ADAMW8BIT);
+    case TL_CHOICE_RMSPROP:
+        return tl_optimizer_defaults(TL_OPTIM_RMSPROP);
     case TL_CHOICE_MOMENTUM:
         o = tl_optimizer_defaults(TL_OPTIM_SGD);
         o.momentum = 0.9;

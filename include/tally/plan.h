@@ -166,7 +166,8 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
                          size_t size);
 
 /* Bytes per parameter that training keeps, by category, measured on a linear layer run on meta for two steps with the
- * precision and optimizer: param + grad + master + optim. */
+ * precision and optimizer: param + grad + master + optim. Whole bytes: the scales of adamw8bit, 8 bytes for every
+ * TL_OPTIM_8BIT_BLOCK parameters, come on top. */
 tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer_options *optimizer,
                                       int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
 

@@ -33,7 +33,8 @@ static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *b
     tl_status status = tl_plan_bytes_per_parameter(o->precision, &o->optimizer, each, error);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
         sum += status == TL_OK ? each[c] : 0;
-    if (status == TL_OK && !tl_mul_i64(sum, p->parameters.unique, bytes))
+    int64_t scales = o->optimizer.kind == TL_OPTIM_ADAMW8BIT ? p->parameters.unique / TL_OPTIM_8BIT_BLOCK * 8 : 0;
+    if (status == TL_OK && !(tl_mul_i64(sum, p->parameters.unique, bytes) && tl_add_i64(*bytes, scales, bytes)))
         *bytes = INT64_MAX;
     return status;
 }
