@@ -268,6 +268,21 @@ static void patterns_cannot_hang(void **state) {
     free(text);
 }
 
+/* Bytes that are no UTF-8 stay together in pieces, also where the last could begin a character: here C6 C6 merges. */
+static void what_is_no_utf8_stays_together(void **state) {
+    tl_error error = {0};
+    (void)state;
+    tl_tokenizer *t = parse_with(MODEL,
+                                 "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\303\206\":1,\"\303\206\303\206\":2},"
+                                 "\"merges\":[\"\303\206 \303\206\"]}",
+                                 &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    GIVES(t, "a\306\306\306\306a\306a", TL_SPECIAL_TEXT, 0, 2, 2, 0, 1, 0);
+    round_trips(t, "a\306\306\306\306a\306a\306\306", 10, TL_SPECIAL_TEXT);
+    tl_tokenizer_free(t);
+}
+
 /* U+180E is no white space since Unicode 6.3 (PropList.txt), U+0085 is, and U+001C never was. */
 static void white_space_is_unicodes(void **state) {
     tl_error error = {0};
@@ -330,6 +345,7 @@ int main(void) {
         cmocka_unit_test(ends_are_told),
         cmocka_unit_test(normal_form_c_is_held),
         cmocka_unit_test(patterns_cannot_hang),
+        cmocka_unit_test(what_is_no_utf8_stays_together),
         cmocka_unit_test(white_space_is_unicodes),
         cmocka_unit_test(patterns_may_look_back),
     };
