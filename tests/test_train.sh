@@ -171,6 +171,16 @@ said 'emulated fp8 says so' $?
 run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
 [ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536.0 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
 said 'the loss scale is in the metrics' $?
+# "Five steps + resume + five = ten, bit for bit, for every … precision … across 1 and 2 threads" (issue 4): scales too.
+for precision in fp16-mixed fp8-mixed; do
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$precision.10" --micro-batch 4 --threads 1 --steps 10 $tiny --precision $precision
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$precision.5" --micro-batch 4 --threads 2 --steps 10 $tiny --precision $precision --stop-at 5
+    run train sums --out "$work/$precision.5" --threads 1 --resume
+    cmp -s "$work/$precision.10/checkpoints/step-00000010.safetensors" "$work/$precision.5/checkpoints/step-00000010.safetensors"
+    said "five steps, resumed for five, in $precision: the bits of ten" $?
+done
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
 [ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]
