@@ -143,7 +143,7 @@ enum { SMALLER_BATCH = 1, SMALL_STATES = 2, LEAN_PRECISION = 4, NO_STATES = 8, L
 
 static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[96]) {
     int64_t per_device = a->plan->global_batch / a->plan->devices;
-    char text[64] = "";
+    char text[56] = "";
     *o = *a->asked;
     o->find_max_micro_batch = false;
     if (levers & SMALLER_BATCH) {
@@ -170,8 +170,10 @@ static bool pull(const advisor *a, int levers, tl_plan_options *o, char change[9
             return false;
         o->optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     }
-    snprintf(change, 96, "%s%s%s%s", text, levers & SMALL_STATES ? " --optim adamw8bit" : "",
-             levers & LEAN_PRECISION ? " --precision bf16" : "", levers & NO_STATES ? " --optim sgd" : "");
+    snprintf(change, 96, "%s%s%s", text, levers & LEAN_PRECISION ? " --precision bf16" : "",
+             levers & SMALL_STATES ? " --optim adamw8bit"
+             : levers & NO_STATES  ? " --optim sgd"
+                                   : "");
     memmove(change, change + 1, strlen(change)); /* without the first space */
     return true;
 }
