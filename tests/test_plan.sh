@@ -82,7 +82,7 @@ gives "plan: csv is raw" 0 "optim,995518464," plan gpt2 -g H100 --format csv
 gives "plan: adamw8bit" 0 "optim,253492632," plan gpt2 -g H100 --format csv --optim adamw8bit
 gives "plan: rmsprop" 0 "optim,497759232," plan gpt2 -g H100 --format csv --optim rmsprop
 gives "plan: adam" 0 "optim,995518464," plan gpt2 -g H100 --format csv --optim adam
-gives "plan: 8-bit states may help" 3 "2 --optim adamw8bit " plan gpt2-xl -g A100-40G --micro-batch 3 --seq 1024
+gives "plan: 8-bit states may help" 3 " --optim adamw8bit" plan gpt2-xl -g A100-40G --micro-batch 3 --seq 1024
 gives "plan: md" 0 "| optim | 995,518,464 |" plan gpt2 -g H100 --format md
 gives "plan: what does not fit exits with 3" 3 "does not fit: needs" plan llama-3-8b -g A100-80G
 gives "plan: and says what is missing" 3 "missing" plan llama-3-8b -g A100-80G
