@@ -43,6 +43,7 @@ typedef struct tl_plan_options {
     double peak;            /* FLOP/s by hand; 0: from the device */
     double price;           /* per device-hour; 0: none */
     bool every_micro_batch; /* run them all, for an arena that a real run follows; else two stand for all of a step */
+    int prefetch;           /* steps whose batches a reader holds ready (tl_train_options) */
     bool find_max_micro_batch; /* run meta again to find it */
 } tl_plan_options;
 
