@@ -43,7 +43,7 @@ have = $(shell printf '\043include <%s>\n' '$1' | $(CC) -E -x c - >/dev/null 2>&
 HAVE_DNNL := $(call have,dnnl.h)
 HAVE_HWLOC := $(call have,hwloc.h)
 HAVE := $(if $(HAVE_DNNL),-DTL_HAVE_DNNL) $(if $(HAVE_HWLOC),-DTL_HAVE_HWLOC)
-LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lz -lm -lpthread
+LIB_LDLIBS := $(if $(HAVE_DNNL),-ldnnl -l:libgomp.so.1) $(if $(HAVE_HWLOC),-lhwloc) -ljansson -lz -lpcre2-8 -lm -lpthread
 CLI_LDLIBS := -lsmartcols
 CLI_CFLAGS := $(shell pkg-config --cflags smartcols 2>/dev/null)
 LDFLAGS ?=
@@ -288,7 +288,7 @@ fuzz-run: $(FUZZERS)
 # The planner core, without kernels, data, threads, random numbers, libm and JSON: what the page runs.
 # Measuring a machine is for a machine; reading what was measured is arithmetic.
 HOST_HW_SOURCES := $(filter-out src/hw/machine_rates.c,$(wildcard src/hw/machine*.c))
-WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base/*.c)) \
+WASM_SOURCES := $(filter-out src/base/pool% src/base/random% src/base/worker%,$(wildcard src/base/*.c)) \
   $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/axes/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out $(HOST_HW_SOURCES),$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)

@@ -48,14 +48,15 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                              0, "Number formats: fp32, bf16, bf16-mixed (default), …"},
     [TL_OPTION_OPTIM] = {"optim", 0, "NAME", KIND_CHOICE, optimizers, TL_CHOICE_ADAMW,
                          TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
-                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD),
+                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
+                             TL_DOES(TL_CHOICE_ADAMW8BIT),
                          0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, …"},
     [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER,
                              TL_DOES(TL_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
     [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_LOSS_FULL, TL_DOES(TL_LOSS_FULL), 0,
                         "How the loss is computed: full (default)"},
-    [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE,
-                             TL_DOES(TL_RECOMPUTE_NONE), 0, "What backward computes again: none (default)"},
+    [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, 0, 0,
+                             "What backward computes again: none (default), selective, full, every:K"},
     [TL_OPTION_ENGINE] = {"engine", 0, "NAME", KIND_CHOICE, engines, 0, TL_DOES(0), 0,
                           "Whose implementation choices to plan with: tally (default)"},
     [TL_OPTION_FLOPS] = {"flops", 0, "HOW", KIND_CHOICE, flops_kinds, TL_FLOPS_FULL,

@@ -25,8 +25,9 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_GLOBAL_BATCH] = {"global-batch", TL_OPTION_GLOBAL_BATCH, "", true},
     [TL_SET_OPTIM] = {"optim", TL_OPTION_OPTIM, "adamw", true},
     [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", true},
+    [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", true},
     [TL_SET_LR] = {"lr", -1, "", true},
-    [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "0.1", true},
+    [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", true},
     [TL_SET_WARMUP] = {"warmup", -1, "100", true},
     [TL_SET_CLIP] = {"clip", -1, "1", true},
     [TL_SET_SEED] = {"seed", -1, "1", true},
@@ -178,9 +179,16 @@ static int read_optimizer(tl_train *t) {
     if (status != TL_EXIT_OK)
         return status;
     t->plan.precision = (tl_precision)precision;
+    tl_error error = {TL_OK, ""};
+    if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK)
+        return tl_usage(t->cli, "%s", error.message);
     switch (found) {
     case TL_CHOICE_ADAMW:
-        *o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+    case TL_CHOICE_ADAMW8BIT:
+    case TL_CHOICE_ADAM:
+        *o = tl_optimizer_defaults(found == TL_CHOICE_ADAMW       ? TL_OPTIM_ADAMW
+                                   : found == TL_CHOICE_ADAMW8BIT ? TL_OPTIM_ADAMW8BIT
+                                                                  : TL_OPTIM_ADAM);
         o->lr = 2e-3;
         o->beta2 = 0.99; /* a few hundred steps are too short a run for the 1000 steps that 0.999 remembers */
         break;
@@ -193,15 +201,22 @@ static int read_optimizer(tl_train *t) {
     case TL_CHOICE_ADAGRAD:
         *o = tl_optimizer_defaults(TL_OPTIM_ADAGRAD);
         break;
+    case TL_CHOICE_RMSPROP:
+        *o = tl_optimizer_defaults(TL_OPTIM_RMSPROP);
+        o->lr = 1e-3;
+        break;
     default:
-        return tl_usage(t->cli, "--optim %s is not trained with in this build; adamw, sgd, momentum and adagrad are",
+        return tl_usage(t->cli,
+                        "--optim %s trains nothing; adamw, adam, sgd, momentum, adagrad, rmsprop and adamw8bit do",
                         t->texts[TL_SET_OPTIM]);
     }
     if (precision > TL_PRECISION_BF16_MIXED)
         return tl_usage(t->cli, "--precision %s is not in this build; fp32, bf16 and bf16-mixed are",
                         t->texts[TL_SET_PRECISION]);
     status = number(t, TL_SET_LR, 0, 1e6, &o->lr);
-    if (status == TL_EXIT_OK && found != TL_CHOICE_ADAGRAD)
+    if (o->kind == TL_OPTIM_SGD || o->kind == TL_OPTIM_ADAMW || o->kind == TL_OPTIM_ADAMW8BIT)
+        o->weight_decay = 0.1;
+    if (status == TL_EXIT_OK)
         status = number(t, TL_SET_WEIGHT_DECAY, 0, 1e3, &o->weight_decay);
     t->lr = o->lr;
     return status;
@@ -297,8 +312,8 @@ static const struct argp_option own_options[] = {
     OWN(0, "model", "MODEL", "gpt2:N=2,D=128,H=4 (default), llama:…, a config.json, a catalogue name"),
     OWN(1, "steps", "N", "Optimizer steps (default 700)"),
     OWN(2, "minutes", "M", "No more minutes of training than this; fewer steps if need be"),
-    OWN(3, "lr", "X", "Highest learning rate (default: adamw 2e-3, sgd 0.1, adagrad 1e-2)"),
-    OWN(4, "weight-decay", "X", "Weight decay of matrices and embeddings (default 0.1)"),
+    OWN(3, "lr", "X", "Highest learning rate (default: adam, adamw, adamw8bit 2e-3, sgd 0.1, …)"),
+    OWN(4, "weight-decay", "X", "Decay of matrices, embeddings (0.1; adam, adagrad, rmsprop 0)"),
     OWN(5, "warmup", "N", "Steps of linear warm-up, then half a cosine (default 100)"),
     OWN(6, "clip", "X", "Largest gradient norm, 0: none (default 1)"),
     OWN(7, "seed", "N", "Seed of weights, data and dropout (default 1)"),
@@ -328,9 +343,11 @@ const tl_verb tl_verb_train = {
                "  tally train sums --out runs/a --resume\n"
                "  tally train sums --out runs/b --model llama:N=2,D=128,H=4,G=2 --steps 300\n"
                "  tally ledger runs/a",
-    .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION),
+    .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
+             TL_TAKES(RECOMPUTE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
-                                 TL_DOES(TL_CHOICE_ADAGRAD)},
+                                 TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
+                                 TL_DOES(TL_CHOICE_ADAMW8BIT)},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 1,

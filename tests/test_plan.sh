@@ -77,6 +77,12 @@ gives "plan: the whole run and its price" 0 "at \$4.00/h)" plan gpt2 -g H100 -t 
 gives "plan: here without a measurement says so" 0 "next: tally machine" plan smollm2-135m --seq 64
 gives "plan: iec" 0 "GiB" plan gpt2 -g H100 --units iec
 gives "plan: csv is raw" 0 "optim,995518464," plan gpt2 -g H100 --format csv
+# AdamW's states of 124,439,808 parameters are 995,518,464 B; in 8 bits 2 B each of what has 4096 elements or more
+# (124,318,464; the 121,344 in norms and small biases keep 8), and 8 B for each 256 of them, of which none has a rest
+gives "plan: adamw8bit" 0 "optim,253492632," plan gpt2 -g H100 --format csv --optim adamw8bit
+gives "plan: rmsprop" 0 "optim,497759232," plan gpt2 -g H100 --format csv --optim rmsprop
+gives "plan: adam" 0 "optim,995518464," plan gpt2 -g H100 --format csv --optim adam
+gives "plan: 8-bit states may help" 3 "2 --optim adamw8bit " plan gpt2-xl -g A100-40G --micro-batch 3 --seq 1024
 gives "plan: md" 0 "| optim | 995,518,464 |" plan gpt2 -g H100 --format md
 gives "plan: what does not fit exits with 3" 3 "does not fit: needs" plan llama-3-8b -g A100-80G
 gives "plan: and says what is missing" 3 "missing" plan llama-3-8b -g A100-80G

@@ -135,7 +135,8 @@ said 'from where it stopped' $?
 
 # ---- other models and optimizers ----
 tiny='--model gpt2:N=1,D=16,H=2'
-for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad" "$tiny --precision bf16" \
+for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad" "$tiny --optim adam" "$tiny --optim rmsprop" \
+    '--model gpt2:N=1,D=48,H=2 --optim adamw8bit' "$tiny --precision bf16" \
     "$tiny --precision bf16-mixed" '--model llama:N=2,D=16,H=4,G=2' "$tiny --global-batch 12" "$tiny --seq 16" \
     "$tiny --clip 0"; do
     rm -rf "$work/x"
@@ -181,7 +182,7 @@ refuses 'a spec without a number' 2 'NAME=NUMBER' sums --out "$work/r" --model g
 refuses 'a spec of zero layers' 2 'at least 1' sums --out "$work/r" --model gpt2:N=0
 refuses 'heads that do not divide' 2 'no multiple' sums --out "$work/r" --model gpt2:D=100,H=3
 refuses 'a model without a vocabulary' 2 'no vocabulary' sums --out "$work/r" --model cruncher
-refuses 'adam is not trained with' 2 'adam' sums --out "$work/r" --optim adam
+refuses 'no optimizer trains nothing' 2 'none' sums --out "$work/r" --optim none
 printf '{"task": "sums", "stepps": 3}' >"$work/task.json"
 refuses 'a misspelt key in a task' 1 'stepps' "$work/task.json" --out "$work/r"
 printf '{"task": "poems"}' >"$work/task.json"

@@ -49,9 +49,13 @@ typedef enum tl_explain_count {
     TL_EXPLAIN_ARITHMETIC,
     TL_EXPLAIN_SPECIAL
 } tl_explain_count;
-/* Counts of one step on one device. TL_PHASE_FORWARD includes the loss; TL_PHASE_ALL is the whole step. */
+/* Counts of one step on one device. TL_PHASE_FORWARD includes the loss; TL_PHASE_ALL is the whole step. They are the
+ * model's: what is computed again for backward is left out. */
 tl_status tl_explain_flops(const tl_plan_run *run, tl_phase phase, tl_explain_count which, tl_explain_sum *sum,
                            tl_error *error) TL_MUST_CHECK;
+/* What is computed again for backward in a step: with tl_explain_flops of TL_PHASE_ALL all that is executed. */
+tl_status tl_explain_recomputed(const tl_plan_run *run, tl_explain_count which, tl_explain_sum *sum,
+                                tl_error *error) TL_MUST_CHECK;
 
 /* The live set at the peak of a phase (TL_PHASE_ALL: of the step): by category, and for saved and work by module. */
 tl_status tl_explain_memory(const tl_plan_run *run, tl_phase phase, tl_explain_sum *sum, tl_error *error) TL_MUST_CHECK;
@@ -84,9 +88,9 @@ typedef struct tl_explain_swap {
     int64_t lowest[2], highest[2]; /* the smallest and largest T and B tried */
 } tl_explain_swap;
 #define TL_EXPLAIN_SWAP_LIMIT 1000000
-/* `phases`: another phase, else another module or op is enough. T is tried first, then B, each up to the limit (T up to a
- * learned context) and down to 1. */
-tl_status tl_explain_swap_find(const tl_plan_options *options, bool phases, tl_explain_swap *swap,
+/* `phases`: where another phase takes over; `moments`: where another phase, module or op does. Either may be NULL. T is tried
+ * first, then B, each up to the limit (T up to a learned context) and down to 1. */
+tl_status tl_explain_swap_find(const tl_plan_options *options, tl_explain_swap *phases, tl_explain_swap *moments,
                                tl_error *error) TL_MUST_CHECK;
 /* Where the peak of a phase (TL_PHASE_ALL: of the step) stands. */
 void tl_explain_moment_of(const tl_plan_run *run, tl_phase phase, tl_explain_moment *moment);

@@ -38,12 +38,44 @@ void tl_net_count(const tl_net *net, tl_parameter_count *count);
 
 /* Turns dropout on (training) or off. Off in a new net. */
 void tl_net_train(tl_net *net, bool on);
+
+/* What backward computes again instead of keeping it (tl_checkpoint of tally/grad.h). */
+typedef enum tl_recompute_kind {
+    TL_RECOMPUTE_NONE,
+    TL_RECOMPUTE_SELECTIVE, /* the attention core alone: scores, softmax, dropout, weighted sum (Korthikanti et al. 2022,
+                               "Reducing activation recomputation in large transformer models", section 5) */
+    TL_RECOMPUTE_FULL,      /* every block: kept is its input (the same, section 4) */
+    TL_RECOMPUTE_EVERY      /* every k-th block, from the first: those whose index is a multiple of `every` */
+} tl_recompute_kind;
+typedef struct tl_recompute {
+    tl_recompute_kind kind;
+    int64_t every; /* TL_RECOMPUTE_EVERY: 1 (the same as full) and up; else 0 */
+} tl_recompute;
+/* None in a new net. Values and gradients keep their bits whatever the choice. A model without blocks refuses all but
+ * none: they would change nothing. */
+tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) TL_MUST_CHECK;
+/* "none", "selective", "full" or "every:4", as typed. */
+char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size);
+tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) TL_MUST_CHECK;
+
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);
 /* Mean loss: cross-entropy over targets [B,T] (−100 is ignored); cruncher: squared error against [B]. Sets the phases
  * forward and loss. */
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target);
 #define TL_IGNORE_INDEX (-100)
+
+/* ---- emulated float8 (tally/ops_fp8.h): the linear layers of the blocks round their inputs, weights and output gradients;
+ * embeddings, norms, attention's own products and the head do not, as Transformer Engine replaces linear layers alone ---- */
+/* From now on; makes the states (category optim, phase init), one a layer, booked where its weight is. */
+tl_status tl_net_use_fp8(tl_net *net) TL_MUST_CHECK;
+int tl_net_fp8_states(const tl_net *net);
+/* State k and its name ("h.0.attn.c_attn.fp8"; name may be NULL); NULL beyond the last. Borrowed. */
+tl_tensor *tl_net_fp8_state(const tl_net *net, int k, const char **name);
+/* The end of a step: new scales from the histories. Call it with recording off. */
+tl_status tl_net_fp8_roll(tl_net *net) TL_MUST_CHECK;
+/* Whether products booked in a module of this pattern ("h.*.attn.c_attn") are such a layer's. */
+bool tl_net_is_fp8_layer(const tl_net *net, const char *pattern);
 
 /* The symbols of a model as dims of a context: what its shapes are made of. */
 typedef struct tl_symbols {

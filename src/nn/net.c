@@ -1,5 +1,6 @@
 /* Nets: built from a description by their family's code; parameters named, initialised and counted here. */
-#include "nn/net.h"
+#include "nn/start.h"
+#include "tally/init.h"
 
 #include "tensor/ctx.h"
 
@@ -41,7 +42,13 @@ static void make_symbols(tl_net *net) {
 }
 
 tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
-    if (ctx->error.status != TL_OK || tl_model_check(model, &ctx->error) != TL_OK)
+    return tl_net_new_as(ctx, model, dtype, NULL);
+}
+
+tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const char *init) {
+    tl_init_scheme scheme;
+    if (ctx->error.status != TL_OK || tl_model_check(model, &ctx->error) != TL_OK ||
+        tl_scheme_read(ctx, init, &scheme) != TL_OK)
         return NULL;
     if (!tl_dtype_is_float(dtype)) {
         tl_ctx_fail(ctx, TL_ERR_DTYPE, "a model in %s; f64, f32, bf16 or f16 would work", tl_dtype_name(dtype));
@@ -52,6 +59,7 @@ tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
         return NULL;
     net->ctx = ctx;
     net->model = *model;
+    net->init = scheme;
     net->dtype = dtype;
     net->code = family_code(model->family);
     net->blocks = tl_host_alloc(ctx, (size_t)model->layers * sizeof *net->blocks);
@@ -76,6 +84,7 @@ void tl_net_free(tl_net *net) {
     if (!net)
         return;
     tl_ctx *ctx = net->ctx;
+    tl_net_fp8_free(net);
     for (int i = 0; i < net->count; i++) {
         tl_tensor_clear_grad(net->parameters[i].tensor);
         tl_free(net->parameters[i].tensor);
@@ -117,6 +126,49 @@ void tl_net_count(const tl_net *net, tl_parameter_count *count) {
 
 void tl_net_train(tl_net *net, bool on) { net->training = on; }
 
+tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) {
+    bool every = recompute.kind == TL_RECOMPUTE_EVERY;
+    if ((unsigned)recompute.kind > TL_RECOMPUTE_EVERY || (every ? recompute.every < 1 : recompute.every != 0))
+        return tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                           "recompute of kind %d with every %lld; every 1 or more with kind every, else 0, would work",
+                           (int)recompute.kind, (long long)recompute.every);
+    if (recompute.kind != TL_RECOMPUTE_NONE && net->model.family == TL_FAMILY_CRUNCHER)
+        return tl_ctx_fail(net->ctx, TL_ERR_UNSUPPORTED,
+                           "recompute of %s, which has no blocks and no attention, changes nothing; none would work",
+                           net->model.name);
+    net->recompute = recompute;
+    return TL_OK;
+}
+
+tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) {
+    static const char *const names[] = {"none", "selective", "full"};
+    for (int kind = 0; kind < 3; kind++)
+        if (strcmp(text, names[kind]) == 0) {
+            *recompute = (tl_recompute){(tl_recompute_kind)kind, 0};
+            return TL_OK;
+        }
+    tl_recompute every = {TL_RECOMPUTE_EVERY, 0};
+    bool digits = strncmp(text, "every:", 6) == 0 && text[6];
+    for (const char *at = text + 6; digits && *at; at++)
+        digits = *at >= '0' && *at <= '9' && tl_mul_i64(every.every, 10, &every.every) &&
+                 tl_add_i64(every.every, *at - '0', &every.every);
+    if (!digits || every.every < 1)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "recompute \"%.80s\"; none, selective, full or every:K (a layer in K, such as every:4) would work", text);
+    *recompute = every;
+    return TL_OK;
+}
+
+char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
+    static const char *const names[] = {"none", "selective", "full"};
+    if (recompute.kind == TL_RECOMPUTE_EVERY)
+        snprintf(buffer, size, "every:%lld", (long long)recompute.every);
+    else
+        snprintf(buffer, size, "%s", (unsigned)recompute.kind < 3 ? names[recompute.kind] : "?");
+    return buffer;
+}
+
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) { return input ? net->code->forward(net, input) : NULL; }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
@@ -135,12 +187,6 @@ tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
 
 /* ---- parameters ---- */
 
-static bool start_values(tl_net *net, tl_tensor *t, const char *name, tl_start start) {
-    tl_tensor *done = start.kind == TL_START_NORMAL ? tl_normal(t, 0.0, start.std, name, 0)
-                                                    : tl_fill(t, start.kind == TL_START_ONE ? 1.0 : 0.0);
-    return done != NULL && net->ctx->error.status == TL_OK;
-}
-
 tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_start start, bool decay, bool embedding) {
     tl_ctx *ctx = net->ctx;
     if (!tl_host_grow(ctx, &net->parameters, sizeof *net->parameters, net->count + 1, &net->capacity))
@@ -152,7 +198,7 @@ tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_st
         return NULL;
     }
     net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = decay, .embedding = embedding};
-    if (!start_values(net, t, name, start))
+    if (tl_scheme_start(net, t, name, start) != TL_OK)
         return NULL;
     tl_tensor_require_grad(t, true);
     return t;

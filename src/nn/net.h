@@ -32,12 +32,38 @@ typedef struct tl_family_code {
     tl_tensor *(*loss)(tl_net *net, tl_tensor *output, tl_tensor *target);
 } tl_family_code;
 
+typedef struct tl_fp8_slot {
+    tl_tensor *weight, *state;
+    char *name; /* "h.0.attn.c_attn.fp8" */
+} tl_fp8_slot;
+
+/* tally/init.h says what each does; in the order of TL_INIT_NAMES. */
+typedef enum tl_scheme_kind {
+    TL_SCHEME_DEFAULT,
+    TL_SCHEME_GPT2,
+    TL_SCHEME_NORMAL,
+    TL_SCHEME_TRUNCATED,
+    TL_SCHEME_UNIFORM,
+    TL_SCHEME_CS336,
+    TL_SCHEME_XAVIER,
+    TL_SCHEME_XAVIER_NORMAL,
+    TL_SCHEME_KAIMING,
+    TL_SCHEME_KAIMING_NORMAL,
+    TL_SCHEME_ZEROS
+} tl_scheme_kind;
+typedef struct tl_init_scheme {
+    tl_scheme_kind kind;
+    double value;
+} tl_init_scheme;
+
 struct tl_net {
     tl_ctx *ctx;
     tl_model model;
+    tl_init_scheme init;
     tl_symbols symbols;
     tl_dtype dtype;
     bool training;
+    tl_recompute recompute;
     const tl_family_code *code;
     tl_parameter *parameters;
     int count;
@@ -45,6 +71,9 @@ struct tl_net {
     tl_tensor *token_table, *position_table, *head; /* head NULL: tied */
     tl_block *blocks;
     tl_norm final_norm;
+    tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
+    int fp8_count, fp8_next;
+    int64_t fp8_capacity;
 };
 
 extern const tl_family_code tl_family_gpt2, tl_family_llama, tl_family_cruncher;
@@ -73,8 +102,14 @@ tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_
 tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
                             const char *site);
 #define tl_apply_linear(net, name, x, w, bias) tl_apply_linear_((net), (name), (x), (w), (bias), TL_HERE)
+/* x·wᵀ + bias, in float8 where the net has a state for w: what tl_apply_linear computes. */
+tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site);
+void tl_net_fp8_free(tl_net *net);
 /* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
+/* Block `index` of x, checkpointed where the policy says so. */
+typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
+tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */

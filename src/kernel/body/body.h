@@ -207,13 +207,13 @@ tl_kernel TL_K(neg), TL_K(exp), TL_K(log), TL_K(sqrt), TL_K(rsqrt), TL_K(tanh), 
 tl_kernel TL_K(relu_backward), TL_K(gelu_erf_backward), TL_K(gelu_tanh_backward), TL_K(silu_backward),
     TL_K(tanh_backward);
 tl_kernel TL_K(copy), TL_K(copy_saturating), TL_K(fill), TL_K(sum), TL_K(mean), TL_K(max), TL_K(square_sum),
-    TL_K(argmax);
+    TL_K(non_finite), TL_K(argmax);
 tl_kernel TL_K(softmax), TL_K(softmax_backward), TL_K(layer_norm), TL_K(layer_norm_backward), TL_K(rms_norm),
     TL_K(rms_norm_backward);
 tl_kernel TL_K(rotary), TL_K(embedding), TL_K(embedding_backward);
 tl_kernel TL_K(cross_entropy), TL_K(cross_entropy_backward), TL_K(mse), TL_K(mse_backward);
 tl_kernel TL_K(dropout), TL_K(dropout_backward), TL_K(normal), TL_K(truncated_normal), TL_K(uniform);
-tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
+tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(rmsprop), TL_K(adamw), TL_K(adam), TL_K(adamw8bit);
 /* indices, sorting, padding, losses, masked attention, quantising */
 tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
     TL_K(pad_backward);
@@ -230,6 +230,7 @@ tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reci
     TL_K(power), TL_K(power_backward_base), TL_K(power_backward_exponent), TL_K(mod), TL_K(fmod), TL_K(where),
     TL_K(masked_fill), TL_K(clamp), TL_K(clamp_backward), TL_K(min), TL_K(prod), TL_K(l1), TL_K(sum_square), TL_K(l2),
     TL_K(log_sum_exp), TL_K(l2_backward), TL_K(log_sum_exp_backward), TL_K(prod_backward), TL_K(cumulate),
-    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot);
+    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot), TL_K(fp8_round), TL_K(absolute_max),
+    TL_K(fp8_roll);
 
 #endif
