@@ -171,7 +171,7 @@ said 'emulated fp8 says so' $?
 run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
 [ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536.0 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
 said 'the loss scale is in the metrics' $?
-# "Five steps + resume + five = ten, bit for bit, for every … precision … across 1 and 2 threads" (issue 4): scales too.
+# Five steps, resumed for five, are ten, bit for bit, in every precision, across 1 and 2 threads: scales too.
 for precision in fp16-mixed fp8-mixed; do
     # shellcheck disable=SC2086
     run train sums --out "$work/$precision.10" --micro-batch 4 --threads 1 --steps 10 $tiny --precision $precision
