@@ -27,7 +27,7 @@ tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_
 tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
                             const char *site) {
     tl_enter_(net, name, -1, site);
-    return tl_leave(net, tl_linear_(x, w, bias, site));
+    return tl_leave(net, tl_product_layer(net, x, w, bias, site));
 }
 
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) {
