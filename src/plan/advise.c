@@ -110,7 +110,7 @@ static bool applies(const advisor *a, const levers *l) {
         return false;
     if (l->recompute && (!blocks || strength(recomputes[l->recompute]) <= strength(o->recompute.kind)))
         return false;
-    if (l->precision && (o->precision == TL_PRECISION_BF16 || precisions[l->precision] == o->precision ||
+    if (l->precision && (o->precision == TL_PRECISION_BF16 || o->autocast || precisions[l->precision] == o->precision ||
                          (precisions[l->precision] == TL_PRECISION_BF16_MIXED && o->precision != TL_PRECISION_FP32)))
         return false;
     if (l->optimizer &&
@@ -322,7 +322,7 @@ static void rank(tl_plan_advice *advice) {
 }
 
 static tl_status pull_all(advisor *a, tl_error *error) {
-    bool fits;
+    bool fits = false;
     tl_status status = same_run(a, error);
     if (status == TL_OK)
         status = one_change(a, error);
