@@ -169,8 +169,21 @@ run train sums --out "$work/fp8" --micro-batch 4 --threads 1 --steps 2 --model g
 grep -q 'fp8 is emulated' "$work/err"
 said 'emulated fp8 says so' $?
 run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
-[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
+[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536.0 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
 said 'the loss scale is in the metrics' $?
+for how in selective full every:2; do
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$how" $small --steps 10 --recompute $how
+    cmp -s "$work/ten/checkpoints/latest" "$work/$how/checkpoints/latest"
+    said "the same bits with --recompute $how" $?
+    run ledger "$work/$how"
+    said "planned = measured with --recompute $how" $?
+done
+[ "$(field "$work/full/metrics.jsonl" measured_flops)" -gt "$(field "$work/ten/metrics.jsonl" measured_flops)" ]
+said 'what is computed again is executed' $?
+run train sums --out "$work/full" --resume --recompute none
+[ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
+said 'a resumed run keeps its recompute' $?
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
 [ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]
@@ -189,6 +202,25 @@ refuses() { # NAME STATUS TEXT ARGUMENT...
 }
 refuses 'does not fit: exit 3' 3 'does not fit' sums --out "$work/r" --memory 1MB
 refuses 'and what would fit' 3 '--micro-batch' sums --out "$work/r" --memory 20MB
+# Each suggestion, typed as it stands, is let in and fits: the folder then holds a run that its ledger confirms.
+again='--model gpt2:N=3,D=32,H=2,dropout=0.1 --micro-batch 16 --threads 1 --steps 2 --memory 3400kB'
+# shellcheck disable=SC2086
+run train sums --out "$work/r" $again
+[ $? -eq 3 ]
+said 'a run that does not fit in 3400 kB' $?
+awk '/^[0-9]+ +--/ { change = $0; next } /  fits [0-9]+ %/ { sub(/^[0-9]+ +/, "", change); print change }' \
+    "$work/out" >"$work/fitting"
+grep -q -- '--micro-batch' "$work/fitting" && grep -q -- '--recompute full' "$work/fitting" &&
+    grep -q -- '--precision' "$work/fitting"
+said 'is told of smaller batches, recompute and number formats that fit' $?
+while read -r change; do
+    rm -rf "$work/s"
+    plain=${again}
+    case $change in *--micro-batch*) plain=$(echo "$again" | sed 's/--micro-batch 16//') ;; esac
+    # shellcheck disable=SC2086
+    run train sums --out "$work/s" $plain $change </dev/null && run ledger "$work/s" </dev/null
+    said "typed as it stands it fits, planned = measured: $change" $?
+done <"$work/fitting"
 refuses 'no folder named' 2 '--out' sums
 refuses 'no task' 2 'needs TASK' --out "$work/r"
 refuses 'an unknown task' 2 'there is no task' summs --out "$work/r"
