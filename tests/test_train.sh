@@ -184,6 +184,16 @@ said 'what is computed again is executed' $?
 run train sums --out "$work/full" --resume --recompute none
 [ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
 said 'a resumed run keeps its recompute' $?
+# Five steps, resumed for five, are ten, bit for bit, across 1 and 2 threads: the scales too.
+for precision in fp16-mixed fp8-mixed; do
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$precision.10" --micro-batch 4 --threads 1 --steps 10 $tiny --precision $precision
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$precision.5" --micro-batch 4 --threads 2 --steps 10 $tiny --precision $precision --stop-at 5
+    run train sums --out "$work/$precision.5" --threads 1 --resume
+    cmp -s "$work/$precision.10/checkpoints/step-00000010.safetensors" "$work/$precision.5/checkpoints/step-00000010.safetensors"
+    said "five steps, resumed for five, in $precision: the bits of ten" $?
+done
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
 [ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]
