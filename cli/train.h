@@ -60,6 +60,7 @@ typedef struct tl_task {
     /* Its batches from example `position` on. */
     tl_status (*start)(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uint64_t position, tl_error *error);
     tl_status (*batch)(tl_train *t, tl_ctx *ctx, const tl_train_options *options, tl_batch *batch);
+    double (*waited)(const tl_train *t); /* seconds for batches that were not there yet; NULL: made when asked for */
     uint64_t (*position)(const tl_train *t); /* for a checkpoint */
     /* Asks the net what it has learned: a part of it in the middle of a run, all of it after it (`last`). */
     tl_status (*examine)(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error);

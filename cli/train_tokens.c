@@ -140,6 +140,11 @@ static tl_status next_tokens(tl_train *t, tl_ctx *ctx, const tl_train_options *o
     return status;
 }
 
+static double waited_for_tokens(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    return tl_reader_waited(k->reader);
+}
+
 static uint64_t position_of_tokens(const tl_train *t) {
     const tl_tokens_task *k = t->task_data;
     return tl_reader_position(k->reader);
@@ -283,6 +288,7 @@ const tl_task tl_task_tokens = {.name = "tokens",
                                 .check = check_tokens,
                                 .start = start_tokens,
                                 .batch = next_tokens,
+                                .waited = waited_for_tokens,
                                 .position = position_of_tokens,
                                 .examine = examine,
                                 .is_examined = is_examined,
