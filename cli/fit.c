@@ -276,6 +276,9 @@ static int fit_model(tl_cli *cli) {
         tl_notes_add(&assumed, "--precision %s", tl_option_choice(cli, TL_OPTION_PRECISION));
     if (!tl_given(cli, TL_OPTION_OPTIM))
         tl_notes_add(&assumed, "--optim %s", tl_option_choice(cli, TL_OPTION_OPTIM));
+    if (cli->options.at[TL_OPTION_PRECISION].choice == TL_PRECISION_FP8_MIXED)
+        tl_notes_add(&assumed,
+                     "fp8 is emulated: weights stay in bf16; a layer's 51 scales and histories are not counted");
     tl_notes_add(&left_out, "activations");
     tl_notes_add(&left_out, "workspaces");
     if (fit.devices > 1)
@@ -325,8 +328,9 @@ const tl_verb tl_verb_fit = {
                "  tally fit context llama-3.2-1b -g H100",
     .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) |
              TL_TAKES(RECOMPUTE),
-    .does = {[TL_OPTION_PRECISION] =
-                 TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED)},
+    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
+                                     TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
+                                     TL_DOES(TL_PRECISION_FP8_MIXED)},
     .own = NULL,
     .min_arguments = 1,
     .max_arguments = 2,

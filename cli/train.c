@@ -27,6 +27,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_GLOBAL_BATCH] = {"global-batch", TL_OPTION_GLOBAL_BATCH, "", true},
     [TL_SET_OPTIM] = {"optim", TL_OPTION_OPTIM, "adamw", true},
     [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", true},
+    [TL_SET_AUTOCAST] = {"autocast", TL_OPTION_AUTOCAST, "off", true},
     [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", true},
     [TL_SET_LR] = {"lr", -1, "", true},
     [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", true},
@@ -238,14 +239,17 @@ static int choice(const tl_train *t, tl_setting s, tl_option option, int *found)
 }
 
 static int read_optimizer(tl_train *t) {
-    int found = 0, precision = 0;
+    int found = 0, precision = 0, autocast = 0;
     tl_optimizer_options *o = &t->plan.optimizer;
     int status = choice(t, TL_SET_OPTIM, TL_OPTION_OPTIM, &found);
     if (status == TL_EXIT_OK)
         status = choice(t, TL_SET_PRECISION, TL_OPTION_PRECISION, &precision);
+    if (status == TL_EXIT_OK)
+        status = choice(t, TL_SET_AUTOCAST, TL_OPTION_AUTOCAST, &autocast);
     if (status != TL_EXIT_OK)
         return status;
     t->plan.precision = (tl_precision)precision;
+    t->plan.autocast = autocast != 0;
     tl_error error = {TL_OK, ""};
     if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK)
         return tl_usage(t->cli, "%s", error.message);
@@ -277,8 +281,8 @@ static int read_optimizer(tl_train *t) {
                         "--optim %s trains nothing; adamw, adam, sgd, momentum, adagrad, rmsprop and adamw8bit do",
                         t->texts[TL_SET_OPTIM]);
     }
-    if (precision > TL_PRECISION_BF16_MIXED)
-        return tl_usage(t->cli, "--precision %s is not in this build; fp32, bf16 and bf16-mixed are",
+    if (autocast && precision < TL_PRECISION_BF16_MIXED)
+        return tl_usage(t->cli, "--autocast on: --precision %s has no use for it; the mixed ones have",
                         t->texts[TL_SET_PRECISION]);
     status = number(t, TL_SET_LR, 0, 1e6, &o->lr);
     if (o->kind == TL_OPTIM_SGD || o->kind == TL_OPTIM_ADAMW || o->kind == TL_OPTIM_ADAMW8BIT)
@@ -515,7 +519,7 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(RECOMPUTE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

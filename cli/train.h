@@ -17,6 +17,7 @@ typedef enum tl_setting {
     TL_SET_GLOBAL_BATCH,
     TL_SET_OPTIM,
     TL_SET_PRECISION,
+    TL_SET_AUTOCAST,
     TL_SET_RECOMPUTE,
     TL_SET_LR,
     TL_SET_WEIGHT_DECAY,
@@ -158,6 +159,8 @@ typedef struct tl_line { /* one state of the run, for the screen and for metrics
     int64_t planned_peak, measured_peak, unplanned;
     tl_u128 planned_flops, measured_flops;
     double planned_seconds, measured_seconds;
+    double loss_scale;   /* 0: the run has none */
+    int64_t skipped;     /* steps, for gradients beyond fp16 */
     double wait_seconds; /* for data, since the line before */
 } tl_line;
 typedef struct tl_progress {

@@ -184,6 +184,9 @@ static void at_peak(void *user) {
         for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
             r->now[TL_OPTIM] += bytes_of(r, tl_optimizer_state(optimizer, i, k));
     }
+    tl_tensor *extra;
+    for (int k = 0; tl_trainer_extra(r->trainer, k, NULL, &extra); k++)
+        r->now[TL_OPTIM] += bytes_of(r, extra);
     if (tl_phase_get(r->ctx) != TL_PHASE_STEP)
         for (int i = 0; i < 2; i++)
             r->now[TL_DATA] += bytes_of(r, r->data[i]);
@@ -210,7 +213,8 @@ static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, 
     return status;
 }
 
-static void book_step(run *r, double seconds, int64_t unplanned) {
+/* A step that loss scaling skipped updates nothing: it has no update's allocations to compare with the plan's. */
+static void book_step(run *r, double seconds, int64_t unplanned, bool skipped) {
     tl_reading reading;
     tl_measured *m = &r->measured;
     tl_meter_read(r->meter, &reading);
@@ -218,7 +222,8 @@ static void book_step(run *r, double seconds, int64_t unplanned) {
     r->interval_seconds += seconds;
     r->interval_steps++;
     r->line.measured_flops = reading.flops;
-    if (!r->arena_used) /* the first step, whose states are only now made: the plan is about those after it */
+    if (!r->arena_used ||
+        skipped) /* the first step, whose states are only now made: the plan is about those after it */
         return;
     r->measured_seconds += seconds;
     m->steps++;
@@ -286,6 +291,19 @@ static tl_status save(run *r) {
                         tl_trainer_optimizer(r->trainer), &state, &r->error);
 }
 
+static void tell_scale(run *r, int64_t step, const tl_step_result *result) {
+    tl_loss_scaler scaler;
+    if (!tl_trainer_scaler(r->trainer, &scaler))
+        return;
+    r->line.loss_scale = scaler.scale;
+    r->line.skipped = scaler.skipped;
+    if (!result->skipped)
+        return;
+    tl_progress_end(&r->progress);
+    tl_note(r->t->cli, "step %lld: gradients beyond fp16 at a loss scale of %.0f; skipped, the next takes %.0f",
+            (long long)step, 2 * scaler.scale, scaler.scale);
+}
+
 static tl_status one_step(run *r, int64_t step) {
     tl_step_result result;
     double begin = tl_seconds();
@@ -301,16 +319,22 @@ static tl_status one_step(run *r, int64_t step) {
     int64_t unplanned = tl_arena_unplanned(r->arena);
     if (tl_trainer_step(r->trainer, next_batch, r, lr, &result) != TL_OK)
         return context_failed(r, r->ctx);
-    book_step(r, tl_seconds() - begin, tl_arena_unplanned(r->arena) - unplanned);
+    book_step(r, tl_seconds() - begin, tl_arena_unplanned(r->arena) - unplanned, result.skipped);
+    tell_scale(r, step, &result);
     r->line.step = step;
     r->line.loss = result.loss;
     return TL_OK;
 }
 
+/* The format of the matrix products. */
+static tl_dtype product_dtype(const run *r) {
+    return r->planned.train.autocast ? r->planned.train.low : r->planned.train.dtype;
+}
+
 static void fill_line(run *r) {
     tl_train *t = r->t;
     tl_line *l = &r->line;
-    double peak = tl_machine_peak(&t->machine, r->planned.train.dtype);
+    double peak = tl_machine_peak(&t->machine, product_dtype(r));
     double seconds = r->interval_seconds / (double)(r->interval_steps ? r->interval_steps : 1);
     l->steps = t->steps;
     l->planned_peak = r->plan.peak.bytes;
@@ -503,14 +527,17 @@ static int report(run *r) {
 static void announce(const run *r) {
     const tl_train *t = r->t;
     char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured";
-    double rate = tl_machine_peak(&t->machine, r->planned.train.dtype);
+    double rate = tl_machine_peak(&t->machine, product_dtype(r));
     if (rate > 0)
         tl_text_rate(rate, speed);
     tl_note(t->cli, "%s  %s, %s parameters | %d thread%s, %s | peak %s %s%s | planned peak %s, arena %s", t->folder,
             t->model.name, tl_text_count((double)r->plan.parameters.unique, parameters), t->threads,
-            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(r->planned.train.dtype),
+            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(product_dtype(r)),
             rate > 0 ? " (measured now)" : "", tl_text_bytes((double)r->plan.peak.bytes, t->cli->units, peak),
             tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, planned));
+    if (r->planned.train.fp8)
+        tl_note(t->cli,
+                "fp8 is emulated: values of the blocks' linear layers are rounded to it and multiplied in bf16");
 }
 
 static void finish(run *r) {

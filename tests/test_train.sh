@@ -137,7 +137,9 @@ said 'from where it stopped' $?
 tiny='--model gpt2:N=1,D=16,H=2'
 for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad" "$tiny --optim adam" "$tiny --optim rmsprop" \
     '--model gpt2:N=1,D=48,H=2 --optim adamw8bit' "$tiny --precision bf16" \
-    "$tiny --precision bf16-mixed" '--model llama:N=2,D=16,H=4,G=2' "$tiny --global-batch 12" "$tiny --seq 16" \
+    "$tiny --precision bf16-mixed" "$tiny --precision fp16-mixed" "$tiny --precision fp8-mixed" \
+    "$tiny --precision bf16-mixed --autocast on" "$tiny --precision fp16-mixed --autocast on --optim momentum" \
+    "$tiny --precision fp8-mixed --autocast on --optim sgd" '--model llama:N=2,D=16,H=4,G=2' "$tiny --global-batch 12" "$tiny --seq 16" \
     "$tiny --clip 0"; do
     rm -rf "$work/x"
     # shellcheck disable=SC2086
@@ -145,6 +147,12 @@ for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad"
     run ledger "$work/x"
     said "planned = measured with $case" $?
 done
+run train sums --out "$work/fp8" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp8-mixed
+grep -q 'fp8 is emulated' "$work/err"
+said 'emulated fp8 says so' $?
+run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
+[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
+said 'the loss scale is in the metrics' $?
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
 [ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]

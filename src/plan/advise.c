@@ -121,7 +121,7 @@ static bool applies(const advisor *a, const levers *l) {
 }
 
 static void pull(const advisor *a, const levers *l, tl_plan_options *o, char *change, size_t size) {
-    char batch[64] = "", recompute[32] = "", precision[32] = "", optimizer[32] = "", text[16];
+    char batch[64] = "", recompute[32] = "", precision[48] = "", optimizer[32] = "", text[16];
     *o = *a->asked;
     o->find_max_micro_batch = false;
     if (l->batch) {
@@ -135,7 +135,9 @@ static void pull(const advisor *a, const levers *l, tl_plan_options *o, char *ch
     }
     if (l->precision) {
         o->precision = precisions[l->precision];
-        snprintf(precision, sizeof precision, " --precision %s", tl_precision_name(o->precision));
+        snprintf(precision, sizeof precision, " --precision %s%s", tl_precision_name(o->precision),
+                 o->autocast ? " --autocast off" : "");
+        o->autocast = false;
     }
     if (l->optimizer) {
         o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
@@ -347,6 +349,7 @@ tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl
         .asked = options, .plan = plan, .advice = advice, .budget = 1 + EVENT_BUDGET / (plan->allocations + 1)};
     tl_plan_options lean = *options;
     lean.precision = TL_PRECISION_BF16;
+    lean.autocast = false;
     lean.optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     if (a.budget > MOST_PLANS)
         a.budget = MOST_PLANS;
