@@ -113,6 +113,12 @@ gives 'another file is refused' 2 'goes on with it' train cycle.bin --out five.e
 gives 'another task too' 2 'not sums' train sums --out five.epochs --resume
 gives 'another order too' 2 'goes on with it' train noise.bin --out five.epochs --resume --sampler random
 
+# shellcheck disable=SC2086
+run train noise.bin --out kept $small --steps 6 --stop-at 3 --val cycle.bin
+run train --out kept --resume
+[ $? -eq 0 ] && [ -s kept/evaluation.json ]
+said 'nor what it is evaluated on' $?
+
 # ---- a seed a source ----
 first() { sed -n 's/^{"step":1,"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 seeds() { # FOLDER OPTION...
