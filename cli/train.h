@@ -70,6 +70,7 @@ typedef struct tl_task {
     void (*put_result)(const tl_train *t, tl_json *json);
     void (*out_result)(const tl_train *t);
     void (*out_data)(const tl_train *t); /* what is trained on, for the plan; may be NULL */
+    void (*say_data)(const tl_train *t); /* the same in one line on stderr, as the run begins; may be NULL */
     void (*stop)(tl_train *t);           /* before the trainer goes; NULL: nothing */
     void (*close)(tl_train *t);
 } tl_task;

@@ -538,6 +538,8 @@ static void announce(const run *r) {
     if (r->planned.train.fp8)
         tl_note(t->cli,
                 "fp8 is emulated: values of the blocks' linear layers are rounded to it and multiplied in bf16");
+    if (t->task->say_data)
+        t->task->say_data(t);
 }
 
 static void finish(run *r) {

@@ -266,6 +266,16 @@ static void out_data(const tl_train *t) {
                     tl_text_grouped((tl_u128)tl_tokens_count(k->val), val));
 }
 
+static void say_data(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    const tl_token_file *f = tl_tokens_file(k->train, 0);
+    char digits[TL_TEXT];
+    tl_note(t->cli, "%s: %s tokens of %s%s, vocabulary %lld%s; windows of %lld, %s", t->texts[TL_SET_DATA],
+            tl_text_grouped((tl_u128)tl_tokens_count(k->train), digits), tl_token_file_dtype(f),
+            f->inferred ? " (inferred)" : "", (long long)t->model.vocab, k->vocab_derived ? " (largest id + 1)" : "",
+            (long long)t->plan.seq, k->sampler.kind == TL_SAMPLER_RANDOM ? "at random" : "in epochs");
+}
+
 static void close_tokens(tl_train *t) {
     tl_tokens_task *k = t->task_data;
     if (k) {
@@ -296,5 +306,6 @@ const tl_task tl_task_tokens = {.name = "tokens",
                                 .put_result = put_result,
                                 .out_result = out_result,
                                 .out_data = out_data,
+                                .say_data = say_data,
                                 .stop = stop_tokens,
                                 .close = close_tokens};
