@@ -13,11 +13,11 @@ typedef struct levers {
     int batch, recompute, precision, optimizer;
 } levers;
 
-enum { BATCHES = 2, RECOMPUTES = 3, PRECISIONS = 3, OPTIMIZERS = 2 };
+enum { BATCHES = 2, RECOMPUTES = 3, PRECISIONS = 3, OPTIMIZERS = 3 };
 
 static const tl_recompute_kind recomputes[RECOMPUTES] = {TL_RECOMPUTE_NONE, TL_RECOMPUTE_SELECTIVE, TL_RECOMPUTE_FULL};
 static const tl_precision precisions[PRECISIONS] = {TL_PRECISION_FP32, TL_PRECISION_BF16_MIXED, TL_PRECISION_BF16};
-static const tl_optimizer_kind optimizers[OPTIMIZERS] = {TL_OPTIM_ADAMW, TL_OPTIM_SGD};
+static const tl_optimizer_kind optimizers[OPTIMIZERS] = {TL_OPTIM_ADAMW, TL_OPTIM_ADAMW8BIT, TL_OPTIM_SGD};
 
 typedef struct advisor {
     const tl_plan_options *asked;
@@ -117,6 +117,8 @@ static bool applies(const advisor *a, const levers *l) {
     if (l->optimizer &&
         (optimizer->kind == TL_OPTIM_NONE || (optimizer->kind == TL_OPTIM_SGD && optimizer->momentum == 0)))
         return false;
+    if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT && (optimizer->kind != TL_OPTIM_ADAMW || optimizer->cs336_order))
+        return false; /* it is AdamW's own states in 8 bits */
     return true;
 }
 
@@ -140,7 +142,10 @@ static void pull(const advisor *a, const levers *l, tl_plan_options *o, char *ch
         o->autocast = false;
     }
     if (l->optimizer) {
-        o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
+        if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT)
+            o->optimizer.kind = TL_OPTIM_ADAMW8BIT, o->optimizer.states = TL_STATES_DEFAULT; /* the rest as asked */
+        else
+            o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
         snprintf(optimizer, sizeof optimizer, " --optim %s", tl_optimizer_name(o->optimizer.kind));
     }
     char all[sizeof batch + sizeof recompute + sizeof precision + sizeof optimizer];
@@ -156,6 +161,8 @@ static tl_plan_cost cost_of(const levers *l) {
 
 static const char *effect_of(const levers *l) {
     static const char *const effects[] = {"same run", "other rounding", "other optimizer", "rounding, optimizer"};
+    if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT && !l->precision)
+        return "8-bit states";
     return effects[cost_of(l)];
 }
 
