@@ -126,7 +126,7 @@ static int report(const job *j) {
         tl_json_put_string(json, "from_dtype", tl_dtype_name(j->dtype));
         return tl_cli_json_close(j->cli, json);
     }
-    snprintf(rest, sizeof rest, "in %s (%s)", tl_dtype_name(j->dtype),
+    snprintf(rest, sizeof rest, "in %s (%s)", tl_dtype_name(j->options.dtype),
              tl_text_bytes((double)size, j->cli->units, bytes));
     tl_out_answer(j->cli, tl_text_count((double)j->parameters, count), rest);
     tl_out_item(j->cli, "from", "%s", j->checkpoint[0] ? j->checkpoint : j->from);
