@@ -169,7 +169,7 @@ run train sums --out "$work/fp8" --micro-batch 4 --threads 1 --steps 2 --model g
 grep -q 'fp8 is emulated' "$work/err"
 said 'emulated fp8 says so' $?
 run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
-[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
+[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536.0 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
 said 'the loss scale is in the metrics' $?
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
