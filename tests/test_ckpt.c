@@ -274,8 +274,8 @@ static void says_what_the_file_is(void **state) {
 }
 
 static void another_run_is_refused_by_name(void **state) {
-    ckpt_kind sgd = adamw, bf16 = adamw, llama = adamw, master = adamw;
-    ckpt_world other[5];
+    ckpt_kind sgd = adamw, bf16 = adamw, llama = adamw, master = adamw, states = adamw;
+    ckpt_world other[6];
     tl_error error = {TL_OK, ""};
     tl_ckpt_state got = {0};
     (void)state;
@@ -284,11 +284,13 @@ static void another_run_is_refused_by_name(void **state) {
     llama.llama = true;
     master.dtype = TL_BF16;
     master.optimizer.master = master.optimizer.state_f32 = true;
+    states.optimizer.states = TL_STATES_BF16;
     other[0] = ckpt_begin(&adamw, 8, 1, 1);
     other[1] = ckpt_begin(&sgd, 4, 1, 1);
     other[2] = ckpt_begin(&bf16, 4, 1, 1);
     other[3] = ckpt_begin(&llama, 4, 1, 1);
     other[4] = ckpt_begin(&master, 4, 1, 1);
+    other[5] = ckpt_begin(&states, 4, 1, 1); /* states are never cast, to the parameter's format or any other */
     static const struct {
         tl_status status;
         const char *words;
@@ -296,9 +298,10 @@ static void another_run_is_refused_by_name(void **state) {
                     {TL_ERR_SHAPE, "optim.exp_avg.wte.weight, which this run has not"},
                     {TL_ERR_DTYPE, "model.wte.weight in F32, this run has it in BF16"},
                     {TL_ERR_SHAPE, "it has no model.model.embed_tokens.weight"},
-                    {TL_ERR_SHAPE, "it has no master.wte.weight"}};
+                    {TL_ERR_SHAPE, "it has no master.wte.weight"},
+                    {TL_ERR_DTYPE, "optim.exp_avg.wte.weight in F32, this run has it in BF16"}};
     saved s = make_saved();
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         assert_int_equal(load(&other[i], &got, &error), expected[i].status);
         if (!strstr(error.message, expected[i].words))
             fail_msg("\"%s\" does not say \"%s\"", error.message, expected[i].words);

@@ -241,3 +241,17 @@ run inspect "$work/best/checkpoints/best"
 least=$(sed -n 's/.*validation \([0-9.]*\).*/\1/p' "$work/out")
 awk -v a="$least" -v b="$later" 'BEGIN { exit !(a > 0 && a < b) }'
 said 'whose loss is the lower one' $?
+
+# ---- resumed in the second epoch ----
+# 24 windows of 16, 8 a step: an epoch is three steps. Fourteen steps stopped in the third epoch, against as many at once.
+# shellcheck disable=SC2059
+printf "$(awk 'BEGIN { for (i = 0; i < 385; i++) printf "\\%03o\\000", 1 + i * i % 50 }')" >"$work/short.bin"
+epochs="$work/short.bin --model gpt2:N=1,D=16,H=2,C=16,dropout=0.1 --seq 16 --micro-batch 4 --global-batch 8 --sampler epochs --data-dtype uint16 --steps 14"
+# shellcheck disable=SC2086
+run train $epochs --out "$work/e14" --threads 1
+# shellcheck disable=SC2086
+run train $epochs --out "$work/e7" --threads 2 --stop-at 7
+run train --out "$work/e7" --resume --threads 1
+said 'a run over epochs resumes' $?
+cmp -s "$work/e14/checkpoints/latest" "$work/e7/checkpoints/latest"
+said 'in the third of them, to the bits of a run that was not stopped' $?
