@@ -260,3 +260,40 @@ refuses 'an unknown task in a file' 1 'poems' "$work/task.json" --out "$work/r"
 refuses 'an empty token file' 2 'no tokens; a window of 128 needs 129' "$work/tokens.bin" --out "$work/r"
 refuses 'a loss that is not finite' 1 'stopped before the update' sums --out "$work/n" --model gpt2:N=1,D=16,H=2 \
     --micro-batch 4 --threads 1 --optim sgd --lr 1e6 --warmup 0 --clip 0 --steps 200
+
+# ---- the best by validation loss ----
+# Trained on ascending ids and examined on random ones: what is learned makes the loss on those larger, so the first one examined is
+# the best; --keep 1 must not take it away.
+# shellcheck disable=SC2059 # escapes made by awk
+printf "$(awk 'BEGIN { for (i = 0; i < 4000; i++) printf "\\%03o\\000", 1 + i % 50 }')" >"$work/train.bin"
+# shellcheck disable=SC2059
+printf "$(awk 'BEGIN { srand(1); for (i = 0; i < 1000; i++) printf "\\%03o\\000", 1 + int(rand() * 50) }')" >"$work/val.bin"
+run train "$work/train.bin" --val "$work/val.bin" --out "$work/best" --model gpt2:N=1,D=32,H=2,C=16 --seq 16 --micro-batch 8 \
+    --threads 1 --steps 120 --save-every 20 --eval-every 20 --eval-batches 4 --lr 3e-3 --keep 1 --data-dtype uint16
+said 'a run from tokens with a validation loss' $?
+[ "$(readlink "$work/best/checkpoints/latest")" = step-00000120.safetensors ] && [ -s "$work/best/checkpoints/best" ] &&
+    [ "$(readlink "$work/best/checkpoints/best")" != step-00000120.safetensors ]
+said 'latest is the last, best an earlier one that --keep 1 left' $?
+# shellcheck disable=SC2012
+[ "$(ls "$work/best/checkpoints" | wc -l)" -eq 4 ]
+said 'two files and two links' $?
+run inspect "$work/best/checkpoints/latest"
+later=$(sed -n 's/.*validation \([0-9.]*\).*/\1/p' "$work/out")
+run inspect "$work/best/checkpoints/best"
+least=$(sed -n 's/.*validation \([0-9.]*\).*/\1/p' "$work/out")
+awk -v a="$least" -v b="$later" 'BEGIN { exit !(a > 0 && a < b) }'
+said 'whose loss is the lower one' $?
+
+# ---- resumed in the second epoch ----
+# 24 windows of 16, 8 a step: an epoch is three steps. Fourteen steps stopped in the third epoch, against as many at once.
+# shellcheck disable=SC2059
+printf "$(awk 'BEGIN { for (i = 0; i < 385; i++) printf "\\%03o\\000", 1 + i * i % 50 }')" >"$work/short.bin"
+epochs="$work/short.bin --model gpt2:N=1,D=16,H=2,C=16,dropout=0.1 --seq 16 --micro-batch 4 --global-batch 8 --sampler epochs --data-dtype uint16 --steps 14"
+# shellcheck disable=SC2086
+run train $epochs --out "$work/e14" --threads 1
+# shellcheck disable=SC2086
+run train $epochs --out "$work/e7" --threads 2 --stop-at 7
+run train --out "$work/e7" --resume --threads 1
+said 'a run over epochs resumes' $?
+cmp -s "$work/e14/checkpoints/latest" "$work/e7/checkpoints/latest"
+said 'in the third of them, to the bits of a run that was not stopped' $?
