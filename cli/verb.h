@@ -152,6 +152,7 @@ extern const tl_verb tl_verb_fit;
 extern const tl_verb tl_verb_explain;
 extern const tl_verb tl_verb_machine;
 extern const tl_verb tl_verb_train;
+extern const tl_verb tl_verb_sample;
 extern const tl_verb tl_verb_ledger;
 extern const tl_verb tl_verb_models;
 extern const tl_verb tl_verb_gpus;
