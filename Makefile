@@ -288,7 +288,7 @@ fuzz-run: $(FUZZERS)
 # The planner core, without kernels, data, threads, random numbers, libm and JSON: what the page runs.
 # Measuring a machine is for a machine; reading what was measured is arithmetic.
 HOST_HW_SOURCES := $(filter-out src/hw/machine_rates.c,$(wildcard src/hw/machine*.c))
-WASM_SOURCES := $(filter-out src/base/pool% src/base/random%,$(wildcard src/base/*.c)) \
+WASM_SOURCES := $(filter-out src/base/pool% src/base/random% src/base/worker%,$(wildcard src/base/*.c)) \
   $(wildcard src/tensor/*.c src/account/*.c src/op/*.c src/axes/*.c src/grad/*.c src/nn/*.c) \
   $(filter-out src/optim/schedule%,$(wildcard src/optim/*.c)) \
   $(filter-out $(HOST_HW_SOURCES),$(wildcard src/hw/*.c)) $(wildcard src/train/*.c src/plan/*.c)

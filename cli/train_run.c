@@ -139,7 +139,7 @@ static void at_peak(void *user) {
         r->now[TL_PARAM] += bytes_of(r, list[i].tensor);
         r->now[TL_GRAD] += bytes_of(r, tl_tensor_grad(list[i].tensor));
         r->now[TL_MASTER] += bytes_of(r, tl_optimizer_master(optimizer, i));
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
             r->now[TL_OPTIM] += bytes_of(r, tl_optimizer_state(optimizer, i, k));
     }
     if (tl_phase_get(r->ctx) != TL_PHASE_STEP)

@@ -43,8 +43,9 @@ static int64_t *owner_of(instrument *i, const block *b) {
             return &m->grad;
         if (!i->optimizer)
             continue;
-        if (holds(tl_optimizer_state(i->optimizer, p, 0), b) || holds(tl_optimizer_state(i->optimizer, p, 1), b))
-            return &m->optim;
+        for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
+            if (holds(tl_optimizer_state(i->optimizer, p, k), b))
+                return &m->optim;
         if (holds(tl_optimizer_master(i->optimizer, p), b))
             return &m->master;
     }

@@ -401,7 +401,7 @@ static void updates(const tl_kernels *table, tl_dtype dtype, int layout, int whi
     for (int step = 1; step <= 3; step++) {
         box_random(&g, (uint32_t)step, -1, 1);
         tl_adamw_attr adam = {0.01, 0.9, 0.95, 1e-8, 0.1, step, which == 1};
-        tl_adagrad_attr adagrad = {0.01, 1e-6};
+        tl_adagrad_attr adagrad = {.lr = 0.01, .epsilon = 1e-6};
         tl_sgd_attr sgd = {0.1, which == 3 ? 0 : 0.9, 0.01, which == 5, step == 1};
         if (which < 2)
             run(table->adamw, NULL, (box *[]){&g}, 1, (box *[]){&p, &m, &v, &low}, 4, &adam, 0);

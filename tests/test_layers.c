@@ -231,7 +231,7 @@ static tl_status step_nesterov(tl_tensor *p, tl_tensor *g, tl_tensor *a, tl_tens
 static tl_status step_adagrad(tl_tensor *p, tl_tensor *g, tl_tensor *a, tl_tensor *b, tl_tensor *copy, int t) {
     (void)b;
     (void)t;
-    return tl_adagrad_update(p, g, a, copy, 0.1, 1e-2);
+    return tl_adagrad_update(p, g, a, copy, (&(tl_adagrad_options){.lr = 0.1, .epsilon = 1e-2}));
 }
 
 static void run_steps(tl_ctx *ctx, tl_dtype dtype, double tolerance, step *update, const double *p0, const double *g,

@@ -10,7 +10,7 @@ sources=$(find src cli include examples -name '*.[ch]' 2>/dev/null | LC_ALL=C so
 # shellcheck disable=SC2086 # a list of files
 awk '
 BEGIN {
-    split("base=0 kernel=1 tensor=1 account=2 op=3 axes=4 grad=5 nn=6 optim=7 data=7 config=7 ckpt=8 hw=8 infer=8 train=9 plan=10 dist=10", pairs, " ")
+    split("base=0 kernel=1 tensor=1 account=2 op=3 axes=4 grad=5 nn=6 optim=7 data=7 config=7 ckpt=8 tokenizer=8 hw=8 infer=8 train=9 plan=10 dist=10", pairs, " ")
     for (i in pairs) { split(pairs[i], pair, "="); level[pair[1]] = pair[2] }
     level["ledger"] = level["account"] # tally/ledger.h
 }
@@ -39,6 +39,7 @@ function complain(what) { print file_name ":" FNR ": " what; bad = 1 }
     if (name ~ /^(Random123|random123)\// && !(top == "src" && layer == "base")) complain(name " belongs to src/base alone")
     if (name ~ /^hwloc/ && !(top == "src" && (layer == "base" || layer == "hw"))) complain(name " belongs to src/base and src/hw")
     if (name ~ /^zlib\.h$/ && !(top == "src" && layer == "data")) complain(name " belongs to src/data alone")
+    if (name ~ /^pcre2/ && !(top == "src" && layer == "tokenizer")) complain(name " belongs to src/tokenizer alone")
     if (name ~ /^libsmartcols/ && top != "cli") complain(name " belongs to cli alone")
     if (name ~ /^mpi\.h$/ && layer != "dist") complain(name " belongs to src/dist alone")
     if (name ~ /(^|\/)\.\.\//) complain(name ": name the layer, not the way to it")

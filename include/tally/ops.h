@@ -66,6 +66,7 @@ tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char 
 tl_tensor *tl_max_(tl_tensor *x, const int *axes, int n, bool keep, const char *site); /* as tl_min */
 tl_tensor *tl_argmax_(tl_tensor *x, const char *site);     /* i64, along the last axis, first of equals; no gradient */
 tl_tensor *tl_square_sum_(tl_tensor *x, const char *site); /* Σx² in f64, one element; no gradient */
+tl_tensor *tl_non_finite_(tl_tensor *x, const char *site); /* NaNs and infinities of x, counted in f64, one element */
 
 /* ---- products ---- */
 /* [… m,k] · [… k,n] → [… m,n], leading axes broadcast. Transposed views are read as they lie. 2·m·n·k FLOPs each. */
@@ -133,12 +134,29 @@ typedef struct tl_adamw_options {
 } tl_adamw_options;
 tl_status tl_adamw_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *m, tl_tensor *v, tl_tensor *copy,
                            const tl_adamw_options *options, const char *site);
+/* The same with decay as L2: g += λθ (torch.optim.Adam); cs336 must be false. */
+tl_status tl_adam_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *m, tl_tensor *v, tl_tensor *copy,
+                          const tl_adamw_options *options, const char *site);
+/* adamw in PyTorch's order whose states have 8 bits: m, v (u8 codes of the parameter's shape), their scales (f32, one for
+ * each 256 elements in flat order), all contiguous; tally/optim.h has the code. cs336 must be false. */
+tl_status tl_adamw8bit_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *const states[4], tl_tensor *copy,
+                               const tl_adamw_options *options, const char *site);
 /* momentum may be NULL where its factor is 0; first: the buffer starts as the gradient. */
 tl_status tl_sgd_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *momentum, tl_tensor *copy, double lr,
                          double factor, double weight_decay, bool nesterov, bool first, const char *site);
-/* The lecture's AdaGrad: s += g²; θ −= lr·g/sqrt(s + ε). */
-tl_status tl_adagrad_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *sum, tl_tensor *copy, double lr,
-                             double epsilon, const char *site);
+typedef struct tl_adagrad_options {
+    double lr, epsilon, weight_decay;
+    bool epsilon_outside; /* √s + ε as torch.optim.Adagrad, instead of the lecture's √(s + ε) */
+} tl_adagrad_options;
+tl_status tl_adagrad_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *sum, tl_tensor *copy,
+                             const tl_adagrad_options *options, const char *site);
+typedef struct tl_rmsprop_options {
+    double lr, alpha, epsilon, weight_decay, momentum;
+    bool centered;
+} tl_rmsprop_options;
+/* states: the mean of squares, then the momentum buffer where momentum is not 0, then the mean where centered. */
+tl_status tl_rmsprop_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *const states[], tl_tensor *copy,
+                             const tl_rmsprop_options *options, const char *site);
 
 /* ---- communication ---- */
 /* Sum over `ranks` ranks, in place, times 1/ranks when mean. On meta it books 2·(ranks−1)/ranks of its bytes as sent (ring).
@@ -178,6 +196,7 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_max(x, axes, n, keep) tl_max_((x), (axes), (n), (keep), TL_HERE)
 #define tl_argmax(x) tl_argmax_((x), TL_HERE)
 #define tl_square_sum(x) tl_square_sum_((x), TL_HERE)
+#define tl_non_finite(x) tl_non_finite_((x), TL_HERE)
 #define tl_matmul(a, b) tl_matmul_((a), (b), TL_HERE)
 #define tl_matmul_causal(a, b, causal) tl_matmul_causal_((a), (b), (causal), TL_HERE)
 #define tl_matmul_into(c, a, b, causal) tl_matmul_into_((c), (a), (b), (causal), TL_HERE)
@@ -201,8 +220,12 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_adamw_update(p, g, m, v, copy, options) tl_adamw_update_((p), (g), (m), (v), (copy), (options), TL_HERE)
 #define tl_sgd_update(p, g, momentum, copy, lr, factor, weight_decay, nesterov, first)                                 \
     tl_sgd_update_((p), (g), (momentum), (copy), (lr), (factor), (weight_decay), (nesterov), (first), TL_HERE)
-#define tl_adagrad_update(p, g, sum, copy, lr, epsilon)                                                                \
-    tl_adagrad_update_((p), (g), (sum), (copy), (lr), (epsilon), TL_HERE)
+#define tl_adagrad_update(p, g, sum, copy, options) tl_adagrad_update_((p), (g), (sum), (copy), (options), TL_HERE)
+#define tl_adam_update(p, g, m, v, copy, options) tl_adam_update_((p), (g), (m), (v), (copy), (options), TL_HERE)
+#define tl_adamw8bit_update(p, g, states, copy, options)                                                               \
+    tl_adamw8bit_update_((p), (g), (states), (copy), (options), TL_HERE)
+#define tl_rmsprop_update(p, g, states, copy, options)                                                                 \
+    tl_rmsprop_update_((p), (g), (states), (copy), (options), TL_HERE)
 #define tl_all_reduce(x, ranks, mean) tl_all_reduce_((x), (ranks), (mean), TL_HERE)
 
 #ifdef __cplusplus

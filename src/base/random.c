@@ -38,6 +38,27 @@ uint64_t tl_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_
     return (uint64_t)((tl_u128)bits64(seed, stream, index) * bound >> 64);
 }
 
+enum { FEISTEL_ROUNDS = 8, FEISTEL_LEAST_HALF = 4 };
+
+uint64_t tl_random_permute(uint64_t seed, uint64_t stream, uint64_t round, uint64_t count, uint64_t index) {
+    unsigned half = FEISTEL_LEAST_HALF;
+    while (half < 32 && (UINT64_C(1) << (2 * half)) < count)
+        half++;
+    const uint64_t mask = (UINT64_C(1) << half) - 1;
+    do {
+        uint64_t left = index >> half, right = index & mask;
+        for (unsigned r = 0; r < FEISTEL_ROUNDS; r++) {
+            uint32_t words[4];
+            tl_random_u32x4(seed, stream + round * FEISTEL_ROUNDS + r, right, words);
+            const uint64_t mixed = left ^ (words[0] & mask);
+            left = right;
+            right = mixed;
+        }
+        index = left << half | right;
+    } while (index >= count);
+    return index;
+}
+
 /* Both normals of a block. */
 static void normal_pair(uint64_t seed, uint64_t stream, uint64_t block, double out[2]) {
     uint32_t words[4];

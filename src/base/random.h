@@ -23,6 +23,12 @@ double tl_random_uniform_f64(uint64_t seed, uint64_t stream, uint64_t index);
  * unevenness is below bound/2^64. */
 uint64_t tl_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t bound);
 
+/* Where `index` of [0, count) goes in a permutation of [0, count), count > 0: each (seed, stream, round) has one of its own,
+ * and no table is made. A Feistel network (Luby and Rackoff 1988) of 8 rounds whose round function is Philox, on the even
+ * number of bits that holds `count`, but at least 8, so that small counts are mixed as well; a result of `count` or more goes
+ * through again until it is below (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). */
+uint64_t tl_random_permute(uint64_t seed, uint64_t stream, uint64_t round, uint64_t count, uint64_t index);
+
 /* Standard normal, by Box and Muller (1958), in double: with u, v the two 53-bit uniforms of block i/2 and
  * r = sqrt(-2 log(1 - u)), number i is r cos(2 pi v) for even i and r sin(2 pi v) for odd i. f32 is f64 rounded. */
 float tl_random_normal_f32(uint64_t seed, uint64_t stream, uint64_t index);

@@ -1,6 +1,7 @@
 #include "config/text.h"
 
 #include "base/nearest.h"
+#include "base/sniff.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,61 +19,32 @@ static bool begins(const char *text, size_t length, const char *magic, size_t ma
     return length >= magic_length && memcmp(text, magic, magic_length) == 0;
 }
 
-/* The same without case, behind white space. */
-static bool begins_word(const char *text, size_t length, const char *word) {
-    size_t i = 0;
-    while (i < length && is_space(text[i]))
-        i++;
-    for (; *word != '\0'; word++, i++) {
-        char c = i < length ? text[i] : '\0';
-        if ((c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c) != *word)
-            return false;
-    }
-    return true;
-}
-
 const char *tl_config_sniff(const char *text, size_t length) {
     static const struct {
         const char *magic;
         size_t length;
         const char *what;
     } magics[] = {
-        {"PK\3\4", 4, "a zip archive (a PyTorch checkpoint is one)"},
-        {"GGUF", 4, "a GGUF file"},
+        /* Two bytes are enough here: JSON begins with none of these. */
         {"\x80\x02", 2, "a Python pickle (an old PyTorch checkpoint is one)"},
         {"\x80\x03", 2, "a Python pickle"},
         {"\x80\x04", 2, "a Python pickle"},
         {"\x80\x05", 2, "a Python pickle"},
-        {"version https://git-lfs", 23, "a git-LFS pointer: the file itself was not fetched (git lfs pull)"},
-        {"\x93NUMPY", 6, "a NumPy array"},
-        {"\x89HDF", 4, "an HDF5 file"},
         {"\x1f\x8b", 2, "a gzip file"},
-        {"\x28\xb5\x2f\xfd", 4, "a zstd file"},
-        {"\x7f"
-         "ELF",
-         4, "a program (ELF)"},
         {"\xff\xfe", 2, "UTF-16 text; save it as UTF-8"},
         {"\xfe\xff", 2, "UTF-16 text; save it as UTF-8"},
-        {"%PDF", 4, "a PDF"},
     };
+    const char *what = tl_sniff(text, length);
+    if (what)
+        return what;
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
         if (begins(text, length, magics[i].magic, magics[i].length))
             return magics[i].what;
-    if (length >= 10 && text[8] == '{') {
-        /* safetensors: the header's length, 8 bytes little-endian, then the header. */
-        uint64_t header = 0;
-        for (int i = 7; i >= 0; i--)
-            header = header << 8 | (unsigned char)text[i];
-        if (header >= 2 && header <= 100000000)
-            return "a safetensors file";
-    }
-    if (begins_word(text, length, "<!doctype") || begins_word(text, length, "<html"))
-        return "an HTML page (a download that wanted a login?)";
-    if (begins_word(text, length, "<"))
+    if (tl_sniff_word(text, length, "<"))
         return "XML or HTML";
-    if (begins_word(text, length, "["))
+    if (tl_sniff_word(text, length, "["))
         return "a JSON list";
-    if (begins_word(text, length, "---"))
+    if (tl_sniff_word(text, length, "---"))
         return "YAML or a model card";
     if (length > 0 && memchr(text, '\0', length < 512 ? length : 512) != NULL)
         return "a binary file";

@@ -104,8 +104,13 @@ typedef struct tl_sgd_attr {
     bool nesterov, first; /* first: the momentum buffer starts as the gradient (PyTorch) */
 } tl_sgd_attr;
 typedef struct tl_adagrad_attr {
-    double lr, epsilon;
+    double lr, epsilon, weight_decay;
+    bool epsilon_outside; /* √s + ε instead of √(s + ε) */
 } tl_adagrad_attr;
+typedef struct tl_rmsprop_attr {
+    double lr, alpha, epsilon, weight_decay, momentum;
+    bool centered;
+} tl_rmsprop_attr;
 typedef struct tl_adamw_attr {
     double lr, beta1, beta2, epsilon, weight_decay;
     int64_t step; /* from 1 */
@@ -200,6 +205,8 @@ typedef struct tl_quantize_attr {
 /* Elements of D handled by one cross-row partial sum: rows are cut in blocks of this many, by shape alone. */
 /* Rows that one partial sum over rows takes: rows are cut in blocks of this many, by shape alone. */
 #define TL_ROW_BLOCK 64
+/* Elements that share a scale in adamw8bit's states: TL_OPTIM_8BIT_BLOCK. */
+#define TL_8BIT_BLOCK 256
 /* Elements that one partial sum of mse takes. */
 #define TL_ERROR_BLOCK 4096
 
@@ -234,6 +241,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *sum, *mean, *max;
     /* sum of squares of in[0] in double → out[0], one f64 element (safe for 128 × 1e19). */
     tl_kernel *square_sum;
+    /* how many elements of in[0] are NaN or infinite → out[0], one f64 element. */
+    tl_kernel *non_finite;
     /* index (i64 out) of the first largest element along the last axis; out.ndim = in.ndim − 1. attr: NULL or
      * tl_argmax_attr. */
     tl_kernel *argmax;
@@ -276,10 +285,14 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
 
     /* Optimizer updates: one pass. in[0] gradient, out[0] parameter (in place), then states. Where a master copy exists it is
      * out[0] and out[n_out−1] is the low-precision parameter, written from it. States may have another float dtype. */
-    tl_kernel *sgd; /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
-    tl_kernel *
-        adagrad; /* out: parameter, sum of squares, [copy]: s += g²; θ −= lr·g/sqrt(s + ε)  (the lecture's: ε inside) */
-    tl_kernel *adamw; /* out: parameter, m, v, [copy] */
+    tl_kernel *sgd;     /* out: parameter, [momentum buffer if momentum ≠ 0], [low-precision copy] */
+    tl_kernel *adagrad; /* out: parameter, sum of squares, [copy]; tally/optim.h has all formulas */
+    tl_kernel *rmsprop; /* out: parameter, mean of squares, [momentum buffer], [mean: centered], [copy] */
+    tl_kernel *adamw;   /* out: parameter, m, v, [copy] */
+    tl_kernel *adam;    /* the same; tl_adamw_attr, decay as L2 */
+    /* out: parameter, m and v as u8 codes of the parameter's sizes, their scales f32, one for each TL_8BIT_BLOCK elements
+     * in flat order, [copy]. Codes and scales are contiguous. tl_adamw_attr, PyTorch's order. */
+    tl_kernel *adamw8bit;
     /* ---- indices, sorting, padding, losses, masked attention, quantising ---- */
     /* in: x, index (i32 or i64; negative counts from the end) → out[0] picked; any dtype. tl_index_attr. A bad index is a fault. */
     tl_kernel *gather;

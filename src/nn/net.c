@@ -1,5 +1,6 @@
 /* Nets: built from a description by their family's code; parameters named, initialised and counted here. */
-#include "nn/net.h"
+#include "nn/start.h"
+#include "tally/init.h"
 
 #include "tensor/ctx.h"
 
@@ -41,7 +42,13 @@ static void make_symbols(tl_net *net) {
 }
 
 tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
-    if (ctx->error.status != TL_OK || tl_model_check(model, &ctx->error) != TL_OK)
+    return tl_net_new_as(ctx, model, dtype, NULL);
+}
+
+tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const char *init) {
+    tl_init_scheme scheme;
+    if (ctx->error.status != TL_OK || tl_model_check(model, &ctx->error) != TL_OK ||
+        tl_scheme_read(ctx, init, &scheme) != TL_OK)
         return NULL;
     if (!tl_dtype_is_float(dtype)) {
         tl_ctx_fail(ctx, TL_ERR_DTYPE, "a model in %s; f64, f32, bf16 or f16 would work", tl_dtype_name(dtype));
@@ -52,6 +59,7 @@ tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
         return NULL;
     net->ctx = ctx;
     net->model = *model;
+    net->init = scheme;
     net->dtype = dtype;
     net->code = family_code(model->family);
     net->blocks = tl_host_alloc(ctx, (size_t)model->layers * sizeof *net->blocks);
@@ -138,12 +146,6 @@ tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
 
 /* ---- parameters ---- */
 
-static bool start_values(tl_net *net, tl_tensor *t, const char *name, tl_start start) {
-    tl_tensor *done = start.kind == TL_START_NORMAL ? tl_normal(t, 0.0, start.std, name, 0)
-                                                    : tl_fill(t, start.kind == TL_START_ONE ? 1.0 : 0.0);
-    return done != NULL && net->ctx->error.status == TL_OK;
-}
-
 tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_start start, bool decay, bool embedding) {
     tl_ctx *ctx = net->ctx;
     if (!tl_host_grow(ctx, &net->parameters, sizeof *net->parameters, net->count + 1, &net->capacity))
@@ -155,7 +157,7 @@ tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_st
         return NULL;
     }
     net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = decay, .embedding = embedding};
-    if (!start_values(net, t, name, start))
+    if (tl_scheme_start(net, t, name, start) != TL_OK)
         return NULL;
     tl_tensor_require_grad(t, true);
     return t;

@@ -32,9 +32,29 @@ typedef struct tl_family_code {
     tl_tensor *(*loss)(tl_net *net, tl_tensor *output, tl_tensor *target);
 } tl_family_code;
 
+/* tally/init.h says what each does; in the order of TL_INIT_NAMES. */
+typedef enum tl_scheme_kind {
+    TL_SCHEME_DEFAULT,
+    TL_SCHEME_GPT2,
+    TL_SCHEME_NORMAL,
+    TL_SCHEME_TRUNCATED,
+    TL_SCHEME_UNIFORM,
+    TL_SCHEME_CS336,
+    TL_SCHEME_XAVIER,
+    TL_SCHEME_XAVIER_NORMAL,
+    TL_SCHEME_KAIMING,
+    TL_SCHEME_KAIMING_NORMAL,
+    TL_SCHEME_ZEROS
+} tl_scheme_kind;
+typedef struct tl_init_scheme {
+    tl_scheme_kind kind;
+    double value;
+} tl_init_scheme;
+
 struct tl_net {
     tl_ctx *ctx;
     tl_model model;
+    tl_init_scheme init;
     tl_symbols symbols;
     tl_dtype dtype;
     bool training;

@@ -4,15 +4,7 @@
 #include <string.h>
 
 static tl_status adamw_infer(tl_sig *sig) {
-    const tl_adamw_attr *a = TL_ATTR(tl_adamw_attr, sig);
-    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
-        return tl_sig_fail(sig, TL_ERR_ARGUMENT, "beta1 is %g and beta2 %g; 0 or more and below 1 would work", a->beta1,
-                           a->beta2);
-    if (a->step < 1)
-        return tl_sig_fail(sig, TL_ERR_ARGUMENT, "step is %lld; steps count from 1", (long long)a->step);
-    if (!(a->epsilon >= 0))
-        return tl_sig_fail(sig, TL_ERR_ARGUMENT, "epsilon is %g; 0 or more would work", a->epsilon);
-    return tl_update_infer(sig, 2);
+    return tl_update_adam_infer(sig) ? sig->ctx->error.status : tl_update_infer(sig, 2);
 }
 
 static void adamw_cost(const tl_sig *sig, tl_cost *cost) {
@@ -28,13 +20,7 @@ static tl_status adamw_forward(const tl_sig *sig, tl_args *args) {
 
 static void adamw_sample(uint64_t seed, tl_case *c) {
     tl_adamw_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.lr = 1e-2;
-    attr.beta1 = 0.9;
-    attr.beta2 = 0.95;
-    attr.epsilon = 1e-8;
-    attr.weight_decay = tl_sample_below(&seed, 2) ? 0.1 : 0;
-    attr.step = 1 + tl_sample_below(&seed, 1000);
+    tl_update_adam_sample(&seed, &attr);
     attr.cs336 = tl_sample_below(&seed, 2);
     tl_update_sample(&seed, c, 2);
     memcpy(c->attr, &attr, sizeof attr);
@@ -47,15 +33,7 @@ tl_status tl_adamw_update_(tl_tensor *param, tl_tensor *grad, tl_tensor *m, tl_t
                            const tl_adamw_options *options, const char *site) {
     tl_adamw_attr attr;
     if (!options)
-        return param ? tl_ctx_fail(param->ctx, TL_ERR_ARGUMENT, "adamw_update (%s): options are missing", site)
-                     : TL_ERR_ARGUMENT;
-    memset(&attr, 0, sizeof attr);
-    attr.lr = options->lr;
-    attr.beta1 = options->beta1;
-    attr.beta2 = options->beta2;
-    attr.epsilon = options->epsilon;
-    attr.weight_decay = options->weight_decay;
-    attr.step = options->step;
-    attr.cs336 = options->cs336;
+        return tl_update_no_options("adamw_update", param, site);
+    tl_update_adam_attr(options, &attr);
     return tl_update_run(&tl_op_adamw_update, grad, param, (tl_tensor *[]){m, v}, 2, copy, &attr, site);
 }

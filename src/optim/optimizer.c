@@ -1,98 +1,8 @@
 /* Optimizers: which states a parameter has, when they appear, and the one update op of each. */
-#include "tally/optim.h"
-
-#include "op/core.h"
-
-tl_optimizer_options tl_optimizer_defaults(tl_optimizer_kind kind) {
-    tl_optimizer_options o = {.kind = kind};
-    switch (kind) {
-    case TL_OPTIM_ADAMW:
-        o.lr = 1e-3, o.beta1 = 0.9, o.beta2 = 0.999, o.epsilon = 1e-8, o.weight_decay = 0.01;
-        break;
-    case TL_OPTIM_ADAGRAD:
-        o.lr = 1e-2, o.epsilon = 1e-5;
-        break;
-    case TL_OPTIM_SGD:
-        o.lr = 1e-2;
-        break;
-    case TL_OPTIM_NONE:
-        break;
-    }
-    return o;
-}
-
-const char *tl_optimizer_name(tl_optimizer_kind kind) {
-    static const char *const names[] = {"none", "sgd", "adagrad", "adamw"};
-    return (unsigned)kind < 4 ? names[kind] : "?";
-}
-
-typedef struct slot {
-    tl_tensor *parameter, *master, *state[2];
-    bool decay;
-} slot;
-
-struct tl_optimizer {
-    tl_ctx *ctx;
-    tl_optimizer_options options;
-    slot *slots;
-    int count, n_states;
-    int64_t steps;
-};
-
-static int states_of(const tl_optimizer_options *o) {
-    switch (o->kind) {
-    case TL_OPTIM_ADAMW:
-        return 2;
-    case TL_OPTIM_ADAGRAD:
-        return 1;
-    case TL_OPTIM_SGD:
-        return o->momentum != 0 ? 1 : 0;
-    case TL_OPTIM_NONE:
-        return 0;
-    }
-    return 0;
-}
-
-/* An option that this optimizer has no use for is refused, never ignored. */
-static tl_status check_effect(tl_ctx *ctx, const tl_optimizer_options *o) {
-    const char *name = NULL, *of = NULL;
-    if (o->cs336_order && o->kind != TL_OPTIM_ADAMW)
-        name = "cs336_order", of = "adamw";
-    else if (o->nesterov && (o->kind != TL_OPTIM_SGD || o->momentum == 0))
-        name = "nesterov", of = "sgd with momentum";
-    else if (o->momentum != 0 && o->kind != TL_OPTIM_SGD)
-        name = "momentum", of = "sgd";
-    else if (o->weight_decay != 0 && o->kind == TL_OPTIM_ADAGRAD)
-        name = "weight_decay", of = "adamw and sgd";
-    if (!name)
-        return TL_OK;
-    return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s has no %s; %s would take it", tl_optimizer_name(o->kind), name, of);
-}
-
-static tl_status check(tl_ctx *ctx, const tl_optimizer_options *o) {
-    const char *name = NULL;
-    double value = 0;
-    if (!(o->lr >= 0) || o->lr > 1e30)
-        name = "lr", value = o->lr;
-    else if (!(o->weight_decay >= 0))
-        name = "weight_decay", value = o->weight_decay;
-    else if (!(o->momentum >= 0 && o->momentum < 1))
-        name = "momentum", value = o->momentum;
-    else if (o->kind == TL_OPTIM_ADAMW && !(o->beta1 >= 0 && o->beta1 < 1))
-        name = "beta1", value = o->beta1;
-    else if (o->kind == TL_OPTIM_ADAMW && !(o->beta2 >= 0 && o->beta2 < 1))
-        name = "beta2", value = o->beta2;
-    else if ((o->kind == TL_OPTIM_ADAMW || o->kind == TL_OPTIM_ADAGRAD) && !(o->epsilon >= 0))
-        name = "epsilon", value = o->epsilon;
-    if (!name)
-        return check_effect(ctx, o);
-    return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
-                       "%s: %s is %g; betas and momentum lie in [0,1), the others are not negative",
-                       tl_optimizer_name(o->kind), name, value);
-}
+#include "optim/optimizer.h"
 
 /* A master copy is booked where its parameter lives, so that equal layers fold. */
-static bool add_master(tl_optimizer *opt, slot *s) {
+static bool add_master(tl_optimizer *opt, tl_slot *s) {
     tl_ctx *ctx = opt->ctx;
     tl_place before = ctx->place;
     ctx->place.region = s->parameter->storage->region;
@@ -106,9 +16,29 @@ static bool add_master(tl_optimizer *opt, slot *s) {
     return copy != NULL;
 }
 
+static tl_status fill_slots(tl_optimizer *opt, const tl_parameter *parameters) {
+    tl_ctx *ctx = opt->ctx;
+    const tl_optimizer_options *o = &opt->options;
+    tl_status status = tl_groups_apply(ctx, parameters, opt->count, o, opt->slots);
+    for (int i = 0; i < opt->count && status == TL_OK; i++) {
+        tl_slot *s = &opt->slots[i];
+        s->parameter = parameters[i].tensor;
+        for (int j = 0; j < i; j++)
+            if (opt->slots[j].parameter == s->parameter)
+                return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                                   "parameter %s is given twice; a shared parameter is updated once",
+                                   parameters[i].name);
+        if (s->frozen)
+            tl_tensor_require_grad(s->parameter, false);
+        else if (o->master && o->kind != TL_OPTIM_NONE && !add_master(opt, s))
+            status = ctx->error.status;
+    }
+    return status;
+}
+
 tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int count,
                                const tl_optimizer_options *options) {
-    if (ctx->error.status != TL_OK || check(ctx, options) != TL_OK)
+    if (ctx->error.status != TL_OK || tl_optimizer_check(ctx, options) != TL_OK)
         return NULL;
     for (int i = 0; i < count; i++)
         if (!parameters[i].tensor) {
@@ -121,26 +51,14 @@ tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int 
     opt->ctx = ctx;
     opt->options = *options;
     opt->count = count;
-    opt->n_states = states_of(options);
     opt->slots = tl_host_alloc(ctx, (size_t)count * sizeof *opt->slots);
-    bool ok = opt->slots != NULL, recording = ctx->recording;
+    bool recording = ctx->recording;
     ctx->recording = false;
     tl_scope_begin(ctx);
-    for (int i = 0; ok && i < count; i++) {
-        slot *s = &opt->slots[i];
-        s->parameter = parameters[i].tensor;
-        s->decay = parameters[i].decay || options->decay_all;
-        for (int j = 0; j < i; j++)
-            if (opt->slots[j].parameter == s->parameter) {
-                tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %s is given twice; a shared parameter is updated once",
-                            parameters[i].name);
-                ok = false;
-            }
-        if (ok && options->master && options->kind != TL_OPTIM_NONE)
-            ok = add_master(opt, s);
-    }
+    bool ok = opt->slots != NULL && fill_slots(opt, parameters) == TL_OK;
     tl_scope_end(ctx);
     ctx->recording = recording;
+    opt->options.groups = NULL; /* borrowed until here */
     if (!ok) {
         tl_optimizer_free(opt);
         return NULL;
@@ -154,43 +72,131 @@ void tl_optimizer_free(tl_optimizer *opt) {
     tl_ctx *ctx = opt->ctx;
     for (int i = 0; opt->slots && i < opt->count; i++) {
         tl_free(opt->slots[i].master);
-        tl_free(opt->slots[i].state[0]);
-        tl_free(opt->slots[i].state[1]);
+        for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
+            tl_free(opt->slots[i].state[k]);
     }
     tl_host_free(ctx, opt->slots, (size_t)opt->count * sizeof *opt->slots);
     tl_host_free(ctx, opt, sizeof *opt);
 }
 
-static tl_status make_states(tl_optimizer *opt, slot *s) {
-    tl_dtype dtype = opt->options.state_f32 || s->master ? TL_F32 : s->parameter->dtype;
+/* ---- states ---- */
+
+static const char *const *state_names(const tl_optimizer_options *o, int *count) {
+    static const char *const adam[] = {"exp_avg", "exp_avg_sq", "exp_avg_scale", "exp_avg_sq_scale"};
+    static const char *const momentum[] = {"momentum_buffer"}, *const sum[] = {"sum"};
+    static const char *const both[] = {"square_avg", "momentum_buffer", "grad_avg"};
+    static const char *const centered[] = {"square_avg", "grad_avg"};
+    switch (o->kind) {
+    case TL_OPTIM_ADAM:
+    case TL_OPTIM_ADAMW:
+    case TL_OPTIM_ADAMW8BIT:
+        *count = o->kind == TL_OPTIM_ADAMW8BIT ? 4 : 2;
+        return adam;
+    case TL_OPTIM_ADAGRAD:
+        *count = 1;
+        return sum;
+    case TL_OPTIM_RMSPROP:
+        *count = 1 + (o->momentum != 0) + o->centered;
+        return o->momentum != 0 ? both : centered;
+    case TL_OPTIM_SGD:
+        *count = o->momentum != 0 ? 1 : 0;
+        return momentum;
+    default:
+        *count = 0;
+        return NULL;
+    }
+}
+
+/* Small tensors gain little from 8 bits and are the ones that mind: norms, biases (Dettmers et al. 2022, section 2.2). */
+static bool in_8_bits(const tl_optimizer *opt, const tl_slot *s) {
+    return opt->options.kind == TL_OPTIM_ADAMW8BIT && tl_tensor_count(s->parameter) >= TL_OPTIM_8BIT_SMALLEST;
+}
+
+static int states_of(const tl_optimizer *opt, const tl_slot *s) {
+    int count = 0;
+    (void)state_names(&opt->options, &count);
+    if (s->frozen)
+        return 0;
+    return opt->options.kind == TL_OPTIM_ADAMW8BIT && !in_8_bits(opt, s) ? 2 : count;
+}
+
+static tl_dtype format_of(const tl_optimizer *opt, const tl_slot *s) {
+    const tl_optimizer_options *o = &opt->options;
+    switch (o->states) {
+    case TL_STATES_PARAMETER:
+        return s->master ? TL_F32 : s->parameter->dtype;
+    case TL_STATES_F32:
+        return TL_F32;
+    case TL_STATES_BF16:
+        return TL_BF16;
+    case TL_STATES_F16:
+        return TL_F16;
+    default:
+        break;
+    }
+    if (o->kind == TL_OPTIM_ADAMW8BIT)
+        return TL_F32;
     if (s->parameter->dtype == TL_F64)
-        dtype = TL_F64;
-    for (int k = 0; k < opt->n_states; k++) {
+        return TL_F64;
+    return o->state_f32 || s->master ? TL_F32 : s->parameter->dtype;
+}
+
+/* One scale for each block of the parameter's elements. */
+static tl_shape scales_of(tl_ctx *ctx, const tl_tensor *parameter) {
+    tl_dim all = tl_dim_of(1);
+    for (int d = 0; d < parameter->shape.ndim; d++)
+        all = tl_dim_mul(ctx, all, parameter->shape.dim[d]);
+    return TL_SHAPE(ctx, tl_dim_ceil_div(ctx, all, TL_OPTIM_8BIT_BLOCK));
+}
+
+static tl_status make_states(tl_optimizer *opt, tl_slot *s) {
+    int count = states_of(opt, s);
+    for (int k = 0; k < count; k++) {
+        tl_dtype dtype = format_of(opt, s);
+        tl_shape shape = s->parameter->shape;
         if (s->state[k])
             continue;
-        s->state[k] = tl_keep(tl_empty(opt->ctx, dtype, s->parameter->shape, TL_OPTIM));
-        if (!s->state[k] || !tl_fill_(s->state[k], 0.0, TL_HERE))
+        if (in_8_bits(opt, s) && k < 2)
+            dtype = TL_U8;
+        else if (in_8_bits(opt, s))
+            shape = scales_of(opt->ctx, s->parameter);
+        s->state[k] = tl_keep(tl_empty(opt->ctx, dtype, shape, TL_OPTIM));
+        if (!s->state[k] || !tl_fill_(s->state[k], 0.0, TL_HERE)) /* codes too: with a scale of 0 each stands for 0 */
             return opt->ctx->error.status;
     }
     return TL_OK;
 }
 
-static tl_status update(tl_optimizer *opt, slot *s, double lr) {
+/* ---- steps ---- */
+
+static tl_status update(tl_optimizer *opt, tl_slot *s, double lr) {
     const tl_optimizer_options *o = &opt->options;
     tl_tensor *target = s->master ? s->master : s->parameter, *copy = s->master ? s->parameter : NULL;
     tl_tensor *grad = s->parameter->grad;
-    double decay = s->decay ? o->weight_decay : 0.0;
+    double decay = s->weight_decay;
     bool first = o->kind == TL_OPTIM_SGD && o->momentum != 0 && !s->state[0];
+    tl_adamw_options adam = {lr, o->beta1, o->beta2, o->epsilon, decay, opt->steps, o->cs336_order};
+    tl_adagrad_options adagrad = {lr, o->epsilon, decay, o->epsilon_outside};
+    tl_rmsprop_options rmsprop = {lr, o->alpha, o->epsilon, decay, o->momentum, o->centered};
     tl_status status = make_states(opt, s);
     if (status != TL_OK)
         return status;
-    if (o->kind == TL_OPTIM_ADAMW) {
-        tl_adamw_options a = {lr, o->beta1, o->beta2, o->epsilon, decay, opt->steps, o->cs336_order};
-        return tl_adamw_update_(target, grad, s->state[0], s->state[1], copy, &a, TL_HERE);
+    switch (o->kind) {
+    case TL_OPTIM_ADAM:
+        return tl_adam_update_(target, grad, s->state[0], s->state[1], copy, &adam, TL_HERE);
+    case TL_OPTIM_ADAMW8BIT:
+        if (in_8_bits(opt, s))
+            return tl_adamw8bit_update_(target, grad, s->state, copy, &adam, TL_HERE);
+        return tl_adamw_update_(target, grad, s->state[0], s->state[1], copy, &adam, TL_HERE);
+    case TL_OPTIM_ADAMW:
+        return tl_adamw_update_(target, grad, s->state[0], s->state[1], copy, &adam, TL_HERE);
+    case TL_OPTIM_ADAGRAD:
+        return tl_adagrad_update_(target, grad, s->state[0], copy, &adagrad, TL_HERE);
+    case TL_OPTIM_RMSPROP:
+        return tl_rmsprop_update_(target, grad, s->state, copy, &rmsprop, TL_HERE);
+    default:
+        return tl_sgd_update_(target, grad, s->state[0], copy, lr, o->momentum, decay, o->nesterov, first, TL_HERE);
     }
-    if (o->kind == TL_OPTIM_ADAGRAD)
-        return tl_adagrad_update_(target, grad, s->state[0], copy, lr, o->epsilon, TL_HERE);
-    return tl_sgd_update_(target, grad, s->state[0], copy, lr, o->momentum, decay, o->nesterov, first, TL_HERE);
 }
 
 tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
@@ -208,13 +214,13 @@ tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
     opt->steps++;
     tl_status status = TL_OK;
     for (int i = 0; i < opt->count && status == TL_OK && opt->options.kind != TL_OPTIM_NONE; i++) {
-        slot *s = &opt->slots[i];
-        if (!s->parameter->grad)
+        tl_slot *s = &opt->slots[i];
+        if (!s->parameter->grad || s->frozen)
             continue;
         ctx->place.region = s->parameter->storage->region;
         ctx->place.module = s->parameter->storage->module;
         tl_scope_begin(ctx);
-        status = update(opt, s, lr);
+        status = update(opt, s, lr * s->lr_factor);
         tl_scope_end(ctx);
     }
     ctx->place.region = before.region;
@@ -225,8 +231,18 @@ tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
 
 int64_t tl_optimizer_steps(const tl_optimizer *opt) { return opt->steps; }
 
+int tl_optimizer_states(const tl_optimizer *opt, int i) {
+    return i >= 0 && i < opt->count ? states_of(opt, &opt->slots[i]) : 0;
+}
+
+const char *tl_optimizer_state_name(const tl_optimizer *opt, int k) {
+    int count = 0;
+    const char *const *names = state_names(&opt->options, &count);
+    return k >= 0 && k < count ? names[k] : NULL;
+}
+
 tl_tensor *tl_optimizer_state(const tl_optimizer *opt, int i, int k) {
-    return i >= 0 && i < opt->count && k >= 0 && k < 2 ? opt->slots[i].state[k] : NULL;
+    return i >= 0 && i < opt->count && k >= 0 && k < TL_OPTIM_MAX_STATES ? opt->slots[i].state[k] : NULL;
 }
 
 tl_tensor *tl_optimizer_master(const tl_optimizer *opt, int i) {

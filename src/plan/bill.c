@@ -316,7 +316,7 @@ static tl_tensor *build(bill_run *r, const bill_row *row) {
 static int64_t bytes_of(const bill_run *r, const tl_optimizer *optimizer, int what) {
     int64_t sum = 0;
     for (int i = 0; i < r->n_parameter; i++) {
-        tl_tensor *t[2] = {NULL, NULL};
+        tl_tensor *t[TL_OPTIM_MAX_STATES] = {NULL};
         if (!r->counted[i])
             continue;
         if (what == 0)
@@ -326,8 +326,9 @@ static int64_t bytes_of(const bill_run *r, const tl_optimizer *optimizer, int wh
         else if (what == 2)
             t[0] = tl_optimizer_master(optimizer, i);
         else
-            t[0] = tl_optimizer_state(optimizer, i, 0), t[1] = tl_optimizer_state(optimizer, i, 1);
-        for (int k = 0; k < 2; k++)
+            for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
+                t[k] = tl_optimizer_state(optimizer, i, k);
+        for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
             sum += t[k] ? tl_tensor_storage_bytes(t[k]) : 0;
     }
     return sum;

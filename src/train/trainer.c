@@ -3,6 +3,7 @@
 
 #include "tally/account.h"
 #include "tally/grad.h"
+#include "tally/init.h"
 #include "tally/ops.h"
 #include "tensor/ctx.h"
 
@@ -43,7 +44,7 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
         return NULL;
     trainer->ctx = ctx;
     trainer->options = *options;
-    trainer->net = tl_net_new(ctx, model, options->dtype);
+    trainer->net = tl_net_new_as(ctx, model, options->dtype, options->init);
     if (trainer->net) {
         const tl_parameter *list;
         int count = tl_net_parameters(trainer->net, &list);
@@ -83,13 +84,35 @@ tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options 
     return tl_ctx_status(ctx);
 }
 
-static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user, int64_t micro, double *loss_sum) {
+/* A step's running sums. */
+typedef struct sums {
+    double loss;            /* of each micro-batch, times its counted targets where they are told */
+    int64_t total, counted; /* told by the batches */
+} sums;
+
+/* A wrong weight would train on quietly, so what the batches tell has to agree. */
+static tl_status weigh(tl_trainer *tr, const tl_batch *b, int64_t micro, sums *sum, double *weight) {
+    if (micro == 0)
+        sum->total = b->total;
+    if (b->counted < 0 || b->counted > b->total || b->total != sum->total)
+        return tl_ctx_fail(tr->ctx, TL_ERR_ARGUMENT,
+                           "micro-batch %lld tells of %lld counted targets out of %lld, and the first of %lld; a count "
+                           "no more than the step's total, which is the same in all of them, would work",
+                           (long long)micro + 1, (long long)b->counted, (long long)b->total, (long long)sum->total);
+    *weight = b->total ? (double)b->counted / (double)b->total : 1.0 / (double)tr->options.accumulation;
+    return tl_add_i64(sum->counted, b->counted, &sum->counted)
+               ? TL_OK
+               : tl_ctx_fail(tr->ctx, TL_ERR_OVERFLOW, "the counted targets of this step are beyond 63 bits");
+}
+
+static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user, int64_t micro, sums *sum) {
     tl_ctx *ctx = tr->ctx;
     tl_batch batch = {0};
+    double weight = 1;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_status status =
         source ? source(user, ctx, &tr->options, micro, &batch) : tl_batch_empty(ctx, tr->net, &tr->options, &batch);
-    if (status != TL_OK)
+    if (status != TL_OK || (status = weigh(tr, &batch, micro, sum, &weight)) != TL_OK)
         return status;
     tl_tensor *loss = tl_net_loss(tr->net, batch.input, batch.target);
     if (!loss)
@@ -102,18 +125,18 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
             return tl_ctx_fail(ctx, TL_ERR_STATE,
                                "the loss is %g at step %lld, micro-batch %lld; stopped before the update", value,
                                (long long)tl_optimizer_steps(tr->optimizer) + 1, (long long)micro + 1);
-        *loss_sum += value;
+        sum->loss += batch.total ? value * (double)batch.counted : value;
     }
     tl_phase_set(ctx, TL_PHASE_BACKWARD);
-    return tl_backward(ctx, loss, 1.0 / (double)tr->options.accumulation);
+    return tl_backward(ctx, loss, weight);
 }
 
-static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void *user, double *loss_sum) {
+static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void *user, sums *sum) {
     tl_ctx *ctx = tr->ctx;
     tl_status status = TL_OK;
     if (tr->options.accumulation == 1) {
         tl_scope_begin(ctx);
-        status = micro_batch(tr, source, user, 0, loss_sum);
+        status = micro_batch(tr, source, user, 0, sum);
         tl_scope_end(ctx);
         return status;
     }
@@ -121,7 +144,7 @@ static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void
     tl_repeat r = tr->options.condensed ? tl_repeat_begin_condensed(ctx, "A", tr->options.accumulation)
                                         : tl_repeat_begin(ctx, "A", tr->options.accumulation);
     while (tl_repeat_next(&r)) {
-        status = micro_batch(tr, source, user, r.index, loss_sum);
+        status = micro_batch(tr, source, user, r.index, sum);
         if (status != TL_OK)
             tl_repeat_end(&r);
     }
@@ -170,18 +193,24 @@ static void let_gradients_go(tl_trainer *tr) {
 tl_status tl_trainer_step(tl_trainer *tr, tl_batch_source *source, void *user, double lr, tl_step_result *result) {
     tl_ctx *ctx = tr->ctx;
     tl_step_result local = {0};
-    double loss_sum = 0;
+    sums sum = {0};
     if (ctx->error.status != TL_OK)
         return ctx->error.status;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_ledger_step_begin(ctx);
     tl_scope_begin(ctx);
-    tl_status status = all_micro_batches(tr, source, user, &loss_sum);
+    tl_status status = all_micro_batches(tr, source, user, &sum);
+    if (status == TL_OK && sum.counted != sum.total)
+        status =
+            tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                        "the micro-batches' counted targets add up to %lld, and %lld were told as the step's total; "
+                        "stopped before the update",
+                        (long long)sum.counted, (long long)sum.total);
     if (status == TL_OK)
         status = finish(tr, lr, &local);
     let_gradients_go(tr);
     tl_scope_end(ctx);
-    local.loss = loss_sum / (double)tr->options.accumulation;
+    local.loss = sum.loss / (double)(sum.total ? sum.total : tr->options.accumulation);
     if (result)
         *result = local;
     return status;

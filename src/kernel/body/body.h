@@ -84,6 +84,10 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
                 tl_each_loop *loop, const void *constants);
 /* The same for in[0 … n_in−1] read, out[0] written. */
 void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants);
+/* With past_float (or NULL), which does what loop_float does, but writes past the caches by itself: it gets an output at the
+ * start of a line and a multiple of 16 elements. Saves the way through a buffer. */
+void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double,
+                          tl_each_loop *past_float, const void *constants);
 
 /* Elements [position, position + n) in flat order as contiguous floats (doubles); returns the memory itself where it can. */
 const float *TL_K(flat_float)(const tl_walk *walk, int array, int64_t position, int64_t n, float *buffer);
@@ -203,13 +207,13 @@ tl_kernel TL_K(neg), TL_K(exp), TL_K(log), TL_K(sqrt), TL_K(rsqrt), TL_K(tanh), 
 tl_kernel TL_K(relu_backward), TL_K(gelu_erf_backward), TL_K(gelu_tanh_backward), TL_K(silu_backward),
     TL_K(tanh_backward);
 tl_kernel TL_K(copy), TL_K(copy_saturating), TL_K(fill), TL_K(sum), TL_K(mean), TL_K(max), TL_K(square_sum),
-    TL_K(argmax);
+    TL_K(non_finite), TL_K(argmax);
 tl_kernel TL_K(softmax), TL_K(softmax_backward), TL_K(layer_norm), TL_K(layer_norm_backward), TL_K(rms_norm),
     TL_K(rms_norm_backward);
 tl_kernel TL_K(rotary), TL_K(embedding), TL_K(embedding_backward);
 tl_kernel TL_K(cross_entropy), TL_K(cross_entropy_backward), TL_K(mse), TL_K(mse_backward);
 tl_kernel TL_K(dropout), TL_K(dropout_backward), TL_K(normal), TL_K(truncated_normal), TL_K(uniform);
-tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(adamw);
+tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(rmsprop), TL_K(adamw), TL_K(adam), TL_K(adamw8bit);
 /* indices, sorting, padding, losses, masked attention, quantising */
 tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
     TL_K(pad_backward);

@@ -43,6 +43,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(mean),
     KERNEL(max),
     KERNEL(square_sum),
+    KERNEL(non_finite),
     KERNEL(argmax),
     KERNEL(softmax),
     KERNEL(softmax_backward),
@@ -64,7 +65,10 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(uniform),
     KERNEL(sgd),
     KERNEL(adagrad),
+    KERNEL(rmsprop),
     KERNEL(adamw),
+    KERNEL(adam),
+    KERNEL(adamw8bit),
     /* indices, sorting, padding, losses, masked attention, quantising */
     KERNEL(gather),
     KERNEL(scatter),

@@ -66,6 +66,7 @@ BINARY_KERNEL(div)
 
 /* With 16 floats at a time where there are instructions for it (vector.h), else one by one (math.h). */
 #ifdef TL_HAVE_VECTOR_MATH
+/* name_past_float writes past the caches: to whole lines, n a multiple of 16. */
 #define MATH_FLOAT(name, expression)                                                                                   \
     static void name##_float(const void *constants, int64_t n, void *const pointer[]) {                                \
         (void)constants;                                                                                               \
@@ -77,7 +78,15 @@ BINARY_KERNEL(div)
         __mmask16 rest = (__mmask16)((1u << (n - whole)) - 1);                                                         \
         if (rest)                                                                                                      \
             _mm512_mask_storeu_ps(y + whole, rest, tlv_##name(_mm512_maskz_loadu_ps(rest, x + whole)));                \
+    }                                                                                                                  \
+    static void name##_past_float(const void *constants, int64_t n, void *const pointer[]) {                           \
+        (void)constants;                                                                                               \
+        float *y = pointer[0];                                                                                         \
+        const float *x = pointer[1];                                                                                   \
+        for (int64_t i = 0; i < n; i += 16)                                                                            \
+            _mm512_stream_ps(y + i, tlv_##name(_mm512_loadu_ps(x + i)));                                               \
     }
+#define PAST_FLOAT(name) name##_past_float
 #define SLOPE_FLOAT(name, expression)                                                                                  \
     static void name##_backward_float(const void *constants, int64_t n, void *const pointer[]) {                       \
         (void)constants;                                                                                               \
@@ -95,12 +104,15 @@ BINARY_KERNEL(div)
     }
 #else
 #define MATH_FLOAT(name, expression) UNARY(name, float, float, expression)
+#define PAST_FLOAT(name) NULL
 #define SLOPE_FLOAT(name, expression) BINARY(name##_backward, float, float, expression)
 #endif
 #define MATH_KERNEL(name, expression_float, expression_double)                                                         \
     MATH_FLOAT(name, expression_float)                                                                                 \
     UNARY(name, double, double, expression_double)                                                                     \
-    void TL_K(name)(tl_kcall * call) { TL_K(each_call)(call, name##_float, name##_double, NULL); }
+    void TL_K(name)(tl_kcall * call) {                                                                                 \
+        TL_K(each_call_past)(call, name##_float, name##_double, PAST_FLOAT(name), NULL);                               \
+    }
 
 UNARY_KERNEL(neg, -x, -x)
 MATH_KERNEL(exp, tlm_exp(x), tlm_exp64(x))

@@ -1,4 +1,4 @@
-/* kernel/body/reduce.c: sum, mean, max, sum of squares, argmax.
+/* kernel/body/reduce.c: sum, mean, max, sum of squares, count of what is not finite, argmax.
  *
  * The order of a sum is fixed by the shape. A run of elements is cut in blocks of BLOCK, each summed in 16 lanes; block
  * sums are added pairwise. A reduction whose inner axis is kept adds rows pairwise, in the same way, column by column.
@@ -9,7 +9,7 @@
 #define STRIP 256         /* most columns of one task of a column reduction, and elements of its accumulators */
 #define MAX_PARTIALS 1024 /* partial sums of one long run */
 
-typedef enum reduction { REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_SQUARES } reduction;
+typedef enum reduction { REDUCE_SUM, REDUCE_MEAN, REDUCE_MAX, REDUCE_SQUARES, REDUCE_NON_FINITE } reduction;
 
 /* Pairwise adding without memory for all parts: level[k] holds the sum of 2^k parts whenever bit k of `count` is set. */
 typedef struct pairwise {
@@ -83,7 +83,8 @@ static double run_float(const tl_walk *w, reduction what, int64_t from, int64_t 
     return pairwise_sum(&p, true);
 }
 
-static double run_squares(const tl_walk *w, int64_t from, int64_t to) {
+/* In double whatever the format: squares, or ones where x − x is not 0, which is where x is NaN or infinite. */
+static double run_squares(const tl_walk *w, bool count, int64_t from, int64_t to) {
     float buffer[BLOCK];
     double wide[BLOCK];
     pairwise p = {.count = 0};
@@ -94,12 +95,12 @@ static double run_squares(const tl_walk *w, int64_t from, int64_t to) {
             const double *x = TL_K(flat_double)(w, 0, at, n, wide);
             TL_INDEPENDENT
             for (int64_t i = 0; i < n; i++)
-                wide[i] = x[i] * x[i];
+                wide[i] = count ? (x[i] - x[i] == 0 ? 0.0 : 1.0) : x[i] * x[i];
         } else {
             const float *x = TL_K(flat_float)(w, 0, at, n, buffer);
             TL_INDEPENDENT
             for (int64_t i = 0; i < n; i++)
-                wide[i] = (double)x[i] * (double)x[i];
+                wide[i] = count ? (x[i] - x[i] == 0 ? 0.0 : 1.0) : (double)x[i] * (double)x[i];
         }
         tl_lanes_add_double(lane, wide, n);
         pairwise_add(&p, tl_lanes_sum_double(lane), false);
@@ -156,9 +157,11 @@ typedef struct reduce_task {
     double *partial;
 } reduce_task;
 
+static bool is_flat(reduction what) { return what == REDUCE_SQUARES || what == REDUCE_NON_FINITE; }
+
 static double run(const reduce_task *r, const tl_walk *w, int64_t from, int64_t to) {
-    if (r->what == REDUCE_SQUARES)
-        return run_squares(w, from, to);
+    if (is_flat(r->what))
+        return run_squares(w, r->what == REDUCE_NON_FINITE, from, to);
     return r->compute == TL_COMPUTE_DOUBLE ? run_double(w, r->what, from, to) : run_float(w, r->what, from, to);
 }
 
@@ -210,7 +213,7 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
         tl_engine_run(engine, n, reduce_part, r);
     pairwise p = {.count = 0};
     double best = -__builtin_inf();
-    bool narrow = r->what != REDUCE_SQUARES && r->compute == TL_COMPUTE_FLOAT;
+    bool narrow = !is_flat(r->what) && r->compute == TL_COMPUTE_FLOAT;
     for (int64_t i = 0; i < n; i++) {
         pairwise_add(&p, partial[i], narrow);
         best = larger_double(best, partial[i]);
@@ -307,7 +310,7 @@ static void reduce(tl_kcall *call, reduction what) {
     tl_array kept_in = *in, kept_out = *out, reduced = *in;
     kept_in.ndim = kept_out.ndim = reduced.ndim = 0;
     for (int d = 0; d < in->ndim; d++) {
-        bool gone = what == REDUCE_SQUARES || (out->size[d] == 1 && in->size[d] != 1);
+        bool gone = is_flat(what) || (out->size[d] == 1 && in->size[d] != 1);
         tl_array *to = gone ? &reduced : &kept_in;
         to->size[to->ndim] = in->size[d];
         to->stride[to->ndim++] = in->stride[d];
@@ -353,6 +356,12 @@ void TL_K(square_sum)(tl_kcall *call) {
     tl_kcall one = *call;
     one.out[0].ndim = 0;
     reduce(&one, REDUCE_SQUARES);
+}
+
+void TL_K(non_finite)(tl_kcall *call) {
+    tl_kcall one = *call;
+    one.out[0].ndim = 0;
+    reduce(&one, REDUCE_NON_FINITE);
 }
 
 /* ---- argmax: the first (or last) of equals; a NaN is larger than any number, and as argmin smaller ---- */

@@ -1,7 +1,7 @@
 /* kernel/body/rows.c: softmax, norms and cross-entropy: rows in tasks cut by shape, see rows.h for the rows themselves. */
 #include "kernel/body/body.h"
 #include "kernel/body/math.h"
-#include "kernel/body/vector.h"
+#include "kernel/body/rows_vector.h"
 
 typedef struct tl_line {
     tl_dtype dtype;

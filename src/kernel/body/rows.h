@@ -54,7 +54,11 @@ static inline void N(exp_shifted)(REAL *buffer, int64_t n, REAL best, REAL lane[
 
 /* Largest element and Σ e^(scale·x − largest) over the first n of a row; with n ≤ ROW_CHUNK the terms stay in `buffer`. */
 static REAL N(exp_sum)(const tl_line *x, int64_t n, REAL scale, REAL *buffer, REAL *largest) {
-    REAL lane[16], best = -(REAL)__builtin_inf();
+    REAL lane[16], best = -(REAL)__builtin_inf(), direct;
+    if (x->dtype == OWN && x->stride == 1 &&
+        N(exp_sum_direct)((const REAL *)x->data, n, scale, n <= ROW_CHUNK ? buffer : NULL,
+                          x->data + n * (int64_t)sizeof *buffer, largest, &direct))
+        return direct;
     for (int l = 0; l < 16; l++)
         lane[l] = best;
     int64_t padded = 0;
@@ -85,6 +89,8 @@ static void N(softmax_row)(const tl_line *x, const tl_line *y, int64_t columns, 
         int64_t n = tl_min_i64(ROW_CHUNK, columns - at), live = tl_max_i64(0, tl_min_i64(n, seen - at));
         if (seen > ROW_CHUNK && live > 0)
             EXP_ALL(buffer, N(scaled)(x, at, live, scale, buffer), shift, x->data);
+        if (y->past && live == n && N(scale_past)(y->data + at * (int64_t)sizeof *buffer, buffer, n, factor))
+            continue;
         REAL *to = N(target)(y, at, buffer);
         TL_INDEPENDENT
         for (int64_t i = 0; i < live; i++)
@@ -139,9 +145,12 @@ static void N(norm_row)(const tl_norm_task *t, const tl_line *x, const tl_line *
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK) {
         int64_t n = tl_min_i64(TL_CHUNK, t->columns - at);
         const REAL *xp = N(piece)(x, at, n, a), *gain = N(piece)(&t->gain, at, n, b);
+        const REAL *bias = t->bias.data ? N(piece)(&t->bias, at, n, c) : NULL;
+        if (y->past && N(norm_past)(y->data + at * (int64_t)sizeof *d, xp, gain, bias, n, mean, rstd,
+                                    x->data + (t->columns + at) * (int64_t)sizeof *d))
+            continue;
         REAL *to = N(target)(y, at, d);
-        if (t->bias.data) {
-            const REAL *bias = N(piece)(&t->bias, at, n, c);
+        if (bias) {
             TL_INDEPENDENT
             for (int64_t i = 0; i < n; i++)
                 to[i] = (xp[i] - mean) * rstd * gain[i] + bias[i];

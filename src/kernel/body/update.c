@@ -29,8 +29,8 @@ static void update(tl_kcall *call, int states, tl_each_loop *loop_float, tl_each
 }
 
 typedef struct update_constants {
-    double lr, momentum, decay, beta1, beta2, epsilon, step_size, root;
-    bool nesterov, first, has_copy;
+    double lr, momentum, decay, beta1, beta2, epsilon, outside, step_size, root;
+    bool nesterov, first, centered, has_copy;
 } update_constants;
 
 #define COPY(type, at)                                                                                                 \
@@ -77,16 +77,18 @@ void TL_K(sgd)(tl_kcall *call) {
         update(call, 0, sgd_float, sgd_double, &c);
 }
 
-/* Duchi, Hazan, Singer 2011, with ε inside the root */
+/* Duchi, Hazan, Singer 2011, with ε inside the root or beside it */
 #define ADAGRAD(type, root)                                                                                            \
     static void adagrad_##type(const void *constants, int64_t n, void *const pointer[]) {                              \
         const update_constants *c = constants;                                                                         \
-        type lr = (type)c->lr, epsilon = (type)c->epsilon, *p = pointer[0], *s = pointer[1];                           \
+        type lr = (type)c->lr, inside = (type)c->epsilon, outside = (type)c->outside, decay = (type)c->decay;          \
+        type *p = pointer[0], *s = pointer[1];                                                                         \
         const type *g = pointer[2];                                                                                    \
         TL_INDEPENDENT                                                                                                 \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            s[i] += g[i] * g[i];                                                                                       \
-            p[i] -= lr * g[i] / root(s[i] + epsilon);                                                                  \
+            type slope = decay != 0 ? g[i] + decay * p[i] : g[i];                                                      \
+            s[i] += slope * slope;                                                                                     \
+            p[i] -= lr * slope / (root(s[i] + inside) + outside);                                                      \
         }                                                                                                              \
         COPY(type, 3);                                                                                                 \
     }
@@ -95,8 +97,52 @@ ADAGRAD(double, __builtin_sqrt)
 
 void TL_K(adagrad)(tl_kcall *call) {
     const tl_adagrad_attr *attr = call->attr;
-    update_constants c = {.lr = attr->lr, .epsilon = attr->epsilon, .has_copy = call->n_out > 2};
+    update_constants c = {.lr = attr->lr, .decay = attr->weight_decay, .has_copy = call->n_out > 2};
+    *(attr->epsilon_outside ? &c.outside : &c.epsilon) = attr->epsilon;
     update(call, 1, adagrad_float, adagrad_double, &c);
+}
+
+/* Tieleman and Hinton 2012, Graves 2013 (centered, momentum), as torch.optim.RMSprop. s − a² is a variance: where rounding
+ * makes it negative it is 0. */
+#define RMSPROP(type, root)                                                                                            \
+    static void rmsprop_##type(const void *constants, int64_t n, void *const pointer[]) {                              \
+        const update_constants *c = constants;                                                                         \
+        type lr = (type)c->lr, alpha = (type)c->beta1, rest = (type)(1 - c->beta1), epsilon = (type)c->epsilon;        \
+        type decay = (type)c->decay, momentum = (type)c->momentum;                                                     \
+        bool moves = momentum != 0, centered = c->centered;                                                            \
+        type *p = pointer[0], *s = pointer[1], *b = pointer[moves ? 2 : 1], *a = pointer[moves ? 3 : 2];               \
+        int at = 2 + moves + centered;                                                                                 \
+        const type *g = pointer[at];                                                                                   \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type slope = decay != 0 ? g[i] + decay * p[i] : g[i];                                                      \
+            type square = alpha * s[i] + rest * slope * slope, spread = square;                                        \
+            s[i] = square;                                                                                             \
+            if (centered) {                                                                                            \
+                a[i] = alpha * a[i] + rest * slope;                                                                    \
+                spread = square - a[i] * a[i];                                                                         \
+                spread = spread < 0 ? 0 : spread;                                                                      \
+            }                                                                                                          \
+            type move = slope / (root(spread) + epsilon);                                                              \
+            if (moves)                                                                                                 \
+                move = b[i] = momentum * b[i] + move;                                                                  \
+            p[i] -= lr * move;                                                                                         \
+        }                                                                                                              \
+        COPY(type, at + 1);                                                                                            \
+    }
+RMSPROP(float, __builtin_sqrtf)
+RMSPROP(double, __builtin_sqrt)
+
+void TL_K(rmsprop)(tl_kcall *call) {
+    const tl_rmsprop_attr *attr = call->attr;
+    int states = 1 + (attr->momentum != 0) + attr->centered;
+    update_constants c = {.lr = attr->lr,
+                          .decay = attr->weight_decay,
+                          .beta1 = attr->alpha,
+                          .epsilon = attr->epsilon,
+                          .momentum = attr->momentum,
+                          .centered = attr->centered,
+                          .has_copy = call->n_out > 1 + states};
+    update(call, states, rmsprop_float, rmsprop_double, &c);
 }
 
 /* Adam, Kingma and Ba 2015; decoupled decay, Loshchilov and Hutter 2019. Both orders are θ·before − step·m/(√v·root + ε),
@@ -134,6 +180,41 @@ void TL_K(adamw)(tl_kcall *call) {
     c.momentum = attr->cs336 ? 1 : keep; /* factor before */
     c.decay = attr->cs336 ? keep : 1;    /* factor after */
     update(call, 2, adamw_float, adamw_double, &c);
+}
+
+/* Adam with decay as L2, torch.optim.Adam */
+#define ADAM(type, square_root)                                                                                        \
+    static void adam_##type(const void *constants, int64_t n, void *const pointer[]) {                                 \
+        const update_constants *c = constants;                                                                         \
+        type beta1 = (type)c->beta1, beta2 = (type)c->beta2, rest1 = (type)(1 - c->beta1),                             \
+             rest2 = (type)(1 - c->beta2);                                                                             \
+        type epsilon = (type)c->epsilon, step = (type)c->step_size, root = (type)c->root, decay = (type)c->decay;      \
+        type *p = pointer[0], *m = pointer[1], *v = pointer[2];                                                        \
+        const type *g = pointer[3];                                                                                    \
+        TL_INDEPENDENT                                                                                                 \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            type slope = decay != 0 ? g[i] + decay * p[i] : g[i];                                                      \
+            type mean = beta1 * m[i] + rest1 * slope, square = beta2 * v[i] + rest2 * slope * slope;                   \
+            m[i] = mean;                                                                                               \
+            v[i] = square;                                                                                             \
+            p[i] -= step * mean / (square_root(square) * root + epsilon);                                              \
+        }                                                                                                              \
+        COPY(type, 4);                                                                                                 \
+    }
+ADAM(float, __builtin_sqrtf)
+ADAM(double, __builtin_sqrt)
+
+void TL_K(adam)(tl_kcall *call) {
+    const tl_adamw_attr *attr = call->attr;
+    double correct1 = 1 - pow(attr->beta1, (double)attr->step), correct2 = 1 - pow(attr->beta2, (double)attr->step);
+    update_constants c = {.beta1 = attr->beta1,
+                          .beta2 = attr->beta2,
+                          .epsilon = attr->epsilon,
+                          .decay = attr->weight_decay,
+                          .step_size = attr->lr / correct1,
+                          .root = 1 / sqrt(correct2),
+                          .has_copy = call->n_out > 3};
+    update(call, 2, adam_float, adam_double, &c);
 }
 
 /* ---- mean squared error ---- */

@@ -119,7 +119,7 @@ typedef struct each {
     bool direct[MAX_EACH], all_direct;
     bool past; /* array 0 is large, and written straight to memory: see TL_K(stream) */
     tl_compute compute;
-    tl_each_loop *loop;
+    tl_each_loop *loop, *past_loop; /* past_loop: NULL, or writes past the caches by itself */
     const void *constants;
     int64_t per_task;
 } each;
@@ -142,11 +142,28 @@ static void store(tl_compute compute, tl_dtype dtype, char *to, int64_t stride, 
         TL_K(store_int)(dtype, to, stride, from->i, n);
 }
 
+/* Straight from the inputs to memory: up to the first whole line and after the last one as usual. */
+static void each_past(const each *e, int64_t n, char *const pointer[]) {
+    int64_t head = tl_min_i64(n, (int64_t)(-(uintptr_t)pointer[0] & 63u) / (int64_t)sizeof(float));
+    int64_t part[3] = {head, (n - head) & ~(int64_t)15, (n - head) & 15}, at = 0;
+    void *operand[MAX_EACH];
+    for (int i = 0; i < 3; at += part[i++]) {
+        for (int a = 0; a < e->walk.n_array; a++)
+            operand[a] = pointer[a] + at * (int64_t)sizeof(float);
+        if (part[i] > 0)
+            (i == 1 ? e->past_loop : e->loop)(e->constants, part[i], operand);
+    }
+}
+
 /* One run along the innermost axis. `held` remembers what a zero-stride buffer holds, so that it is filled once. */
 static void each_run(const each *e, int64_t n, char *pointer[], buffer *buffers, const char **held, int64_t *held_n) {
     const tl_walk *w = &e->walk;
     int inner = w->ndim - 1;
     void *operand[MAX_EACH];
+    if (e->past_loop) {
+        each_past(e, n, pointer);
+        return;
+    }
     int64_t step = e->past ? (w->n_array > 2 ? 128 : PAST_STEP) : e->all_direct ? n : TL_CHUNK;
     for (int64_t at = 0; at < n; at += step) {
         int64_t count = tl_min_i64(step, n - at);
@@ -240,8 +257,8 @@ static bool each_small(const tl_array *const array[], int n_array, tl_compute co
     return true;
 }
 
-void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int access[], int n_array, tl_compute compute,
-                tl_each_loop *loop, const void *constants) {
+static void each_with(tl_engine *engine, const tl_array *const array[], const int access[], int n_array,
+                      tl_compute compute, tl_each_loop *loop, tl_each_loop *past_loop, const void *constants) {
     if (each_small(array, n_array, compute, loop, constants))
         return;
     each e;
@@ -260,11 +277,18 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
         e.all_direct = e.all_direct && e.direct[a];
     }
     e.past = access[0] == TL_WRITE && e.direct[0] && e.walk.total * e.walk.bytes[0] >= TL_PAST_CACHE;
+    e.past_loop = e.past && e.all_direct ? past_loop : NULL;
     e.per_task = e.walk.total < 2 * TL_TASK_ELEMENTS ? e.walk.total : TL_TASK_ELEMENTS;
     tl_engine_run(engine, tl_blocks_of(e.walk.total, e.per_task), each_task, &e);
 }
 
-void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants) {
+void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int access[], int n_array, tl_compute compute,
+                tl_each_loop *loop, const void *constants) {
+    each_with(engine, array, access, n_array, compute, loop, NULL, constants);
+}
+
+void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double,
+                          tl_each_loop *past_float, const void *constants) {
     const tl_array *array[MAX_EACH] = {&call->out[0]};
     int access[MAX_EACH] = {TL_WRITE};
     for (int i = 0; i < call->n_in; i++) {
@@ -272,9 +296,12 @@ void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loo
         access[i + 1] = TL_READ;
     }
     bool wide = tl_compute_of(call->out[0].dtype) == TL_COMPUTE_DOUBLE;
-    TL_K(each)
-    (call->engine, array, access, call->n_in + 1, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT,
-     wide ? loop_double : loop_float, constants);
+    each_with(call->engine, array, access, call->n_in + 1, wide ? TL_COMPUTE_DOUBLE : TL_COMPUTE_FLOAT,
+              wide ? loop_double : loop_float, wide ? NULL : past_float, constants);
+}
+
+void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants) {
+    TL_K(each_call_past)(call, loop_float, loop_double, NULL, constants);
 }
 
 #define FLAT(name, type, load_name, own_dtype)                                                                         \

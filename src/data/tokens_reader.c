@@ -1,0 +1,168 @@
+/* data/tokens_reader.c: batches made ahead of the step that takes them. */
+#include "tally/tokens.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/worker.h"
+#include "tensor/ctx.h"
+
+struct tl_reader {
+    tl_ctx *ctx;
+    tl_sampler sampler;
+    int64_t micro_batch, seq, half; /* half: ids of a batch's inputs, and of its targets */
+    uint64_t first, taken;          /* windows drawn before this reader, batches handed out by it */
+    double waited;
+    tl_tensor *own_ring;
+    int32_t *ring; /* [slots, 2, B, T] */
+    size_t locked_bytes;
+    tl_worker *worker;
+};
+
+static tl_status make_batch(void *self, uint64_t item, int slot, tl_error *error) {
+    const tl_reader *r = self;
+    int32_t *input = r->ring + (int64_t)slot * 2 * r->half, *target = input + r->half;
+    for (int64_t b = 0; b < r->micro_batch; b++) {
+        const uint64_t window = r->first + item * (uint64_t)r->micro_batch + (uint64_t)b;
+        const tl_status status = tl_sampler_window(&r->sampler, window, input + b * r->seq, target + b * r->seq, error);
+        if (status != TL_OK)
+            return status;
+    }
+    return TL_OK;
+}
+
+static void batch_dims(tl_ctx *ctx, int64_t micro_batch, int64_t seq, tl_dim *B, tl_dim *T) {
+    *B = tl_dim_named(tl_dim_symbol(ctx, "B", micro_batch, "micro-batch"), "batch");
+    *T = tl_dim_named(tl_dim_symbol(ctx, "T", seq, "sequence length"), "seq");
+}
+
+static tl_status check_ring(tl_ctx *ctx, const tl_tensor *ring, int slots, int64_t micro_batch, int64_t seq) {
+    const int64_t size[4] = {slots, 2, micro_batch, seq};
+    bool good = tl_tensor_dtype(ring) == TL_I32 && tl_tensor_ndim(ring) == 4 && tl_tensor_is_contiguous(ring);
+    for (int i = 0; good && i < 4; i++)
+        good = tl_tensor_size(ring, i) == size[i];
+    char text[256];
+    return good ? TL_OK
+                : tl_ctx_fail(ctx, TL_ERR_SHAPE, "a ring of %s for %d batches; i32 [%d, 2, %lld, %lld] would work",
+                              tl_tensor_text(ring, text, sizeof text), slots, slots, (long long)micro_batch,
+                              (long long)seq);
+}
+
+static tl_status make_room(tl_reader *r, const tl_reader_options *o, int slots) {
+    tl_ctx *ctx = r->ctx;
+    if (o->ring) {
+        const tl_status status = check_ring(ctx, o->ring, slots, r->micro_batch, r->seq);
+        if (status != TL_OK)
+            return status;
+        r->ring = tl_tensor_data(o->ring);
+        return TL_OK;
+    }
+    tl_dim B, T;
+    batch_dims(ctx, r->micro_batch, r->seq, &B, &T);
+    r->own_ring = tl_keep(tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(slots), tl_dim_of(2), B, T), TL_DATA));
+    r->ring = tl_tensor_data(r->own_ring);
+    return tl_ctx_status(ctx);
+}
+
+static tl_status lock_memory(tl_reader *r, int slots) {
+    const size_t bytes = (size_t)slots * 2 * (size_t)r->half * sizeof *r->ring;
+    char allowed[64] = "not known";
+    struct rlimit limit;
+    if (mlock(r->ring, bytes) == 0) {
+        r->locked_bytes = bytes;
+        return TL_OK;
+    }
+    const int reason = errno;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
+        if (limit.rlim_cur == RLIM_INFINITY)
+            snprintf(allowed, sizeof allowed, "unlimited");
+        else
+            snprintf(allowed, sizeof allowed, "%llu bytes", (unsigned long long)limit.rlim_cur);
+    }
+    return tl_ctx_fail(
+        r->ctx, TL_ERR_IO,
+        "cannot lock %zu bytes of batches in memory: %s; RLIMIT_MEMLOCK is %s (ulimit -l): raise it, or read "
+        "without locking",
+        bytes, strerror(reason), allowed);
+}
+
+static tl_status set_up(tl_reader *r, const tl_tokens *tokens, const tl_reader_options *o) {
+    tl_ctx *ctx = r->ctx;
+    tl_error error = {TL_OK, ""};
+    const int slots = o->slots ? o->slots : 2;
+    int64_t bytes;
+    if (tl_ctx_is_meta(ctx))
+        return tl_ctx_fail(ctx, TL_ERR_STATE, "a reader on meta, which holds no values");
+    if (slots < 1 || slots > TL_WORKER_MAX_SLOTS)
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%d batches held ready; 1 to %d would work", slots,
+                           TL_WORKER_MAX_SLOTS);
+    if (tl_sampler_init(&r->sampler, tokens, &o->sampler, &error) != TL_OK)
+        return tl_ctx_fail(ctx, error.status, "%s", error.message);
+    r->micro_batch = o->micro_batch;
+    r->seq = o->sampler.seq;
+    r->first = o->position;
+    if (o->micro_batch < 1 || !tl_mul_i64(o->micro_batch, r->seq, &r->half) ||
+        !tl_mul_i64(r->half, (int64_t)slots * 2 * (int64_t)sizeof(int32_t), &bytes))
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                           "batches of %lld windows of %lld tokens; 1 or more that fit in memory would work",
+                           (long long)o->micro_batch, (long long)r->seq);
+    tl_status status = make_room(r, o, slots);
+    if (status == TL_OK && o->locked)
+        status = lock_memory(r, slots);
+    if (status != TL_OK)
+        return status;
+    status = tl_worker_open(&ctx->allocator, o->threads, slots, 0, make_batch, r, &r->worker, &error);
+    return status == TL_OK ? TL_OK : tl_ctx_fail(ctx, status, "%s", error.message);
+}
+
+tl_reader *tl_reader_new(tl_ctx *ctx, const tl_tokens *tokens, const tl_reader_options *options) {
+    if (tl_ctx_status(ctx) != TL_OK)
+        return NULL;
+    tl_reader *r = tl_host_alloc(ctx, sizeof *r);
+    if (!r)
+        return NULL;
+    r->ctx = ctx;
+    if (set_up(r, tokens, options) == TL_OK)
+        return r;
+    tl_reader_free(r);
+    return NULL;
+}
+
+void tl_reader_free(tl_reader *r) {
+    if (!r)
+        return;
+    tl_worker_close(r->worker); /* nothing writes into the ring from here on */
+    if (r->locked_bytes)
+        (void)munlock(r->ring, r->locked_bytes);
+    tl_free(r->own_ring);
+    tl_host_free(r->ctx, r, sizeof *r);
+}
+
+tl_status tl_reader_batch(tl_reader *r, tl_tensor **input, tl_tensor **target) {
+    tl_ctx *ctx = r->ctx;
+    tl_error error = {TL_OK, ""};
+    double waited = 0;
+    int slot = 0;
+    *input = *target = NULL;
+    if (tl_ctx_status(ctx) != TL_OK)
+        return tl_ctx_status(ctx);
+    const tl_status status = tl_worker_take(r->worker, &slot, &waited, &error);
+    r->waited += waited;
+    if (status != TL_OK)
+        return tl_ctx_fail(ctx, status, "%s", error.message);
+    const int32_t *from = r->ring + (int64_t)slot * 2 * r->half;
+    tl_dim B, T;
+    batch_dims(ctx, r->micro_batch, r->seq, &B, &T);
+    *input = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from, r->half);
+    *target = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from + r->half, r->half);
+    tl_worker_give(r->worker);
+    r->taken += tl_ctx_status(ctx) == TL_OK;
+    return tl_ctx_status(ctx);
+}
+
+uint64_t tl_reader_position(const tl_reader *r) { return r->first + r->taken * (uint64_t)r->micro_batch; }
+
+double tl_reader_waited(const tl_reader *r) { return r->waited; }

@@ -1,0 +1,30 @@
+/* optim/optimizer.h: what an optimizer is inside; shared by its options, groups and steps. */
+#ifndef TALLY_OPTIM_OPTIMIZER_H
+#define TALLY_OPTIM_OPTIMIZER_H
+
+#include "tally/optim.h"
+
+#include "op/core.h"
+
+typedef struct tl_slot {
+    tl_tensor *parameter, *master, *state[TL_OPTIM_MAX_STATES];
+    double lr_factor, weight_decay;
+    bool frozen;
+} tl_slot;
+
+struct tl_optimizer {
+    tl_ctx *ctx;
+    tl_optimizer_options options;
+    tl_slot *slots;
+    int count;
+    int64_t steps;
+};
+
+/* Ranges, and options without effect; the context's error. */
+tl_status tl_optimizer_check(tl_ctx *ctx, const tl_optimizer_options *options);
+bool tl_optimizer_is_adam(tl_optimizer_kind kind); /* adam, adamw, adamw8bit: has betas */
+/* Default rules, then the groups', into the slots' factors. */
+tl_status tl_groups_apply(tl_ctx *ctx, const tl_parameter *parameters, int count, const tl_optimizer_options *options,
+                          tl_slot *slots);
+
+#endif
