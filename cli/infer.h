@@ -5,6 +5,7 @@
 #include "tally/infer.h"
 #include "tally/machine.h"
 #include "tally/meter.h"
+#include "tally/tokenizer.h"
 #include "verb.h"
 
 #define TL_INFER_PATH 4096
@@ -32,20 +33,27 @@ const char *tl_opened_weights(const tl_opened *opened, char text[64]);
 
 /* ---- characters (cli/infer_text.c) ---- */
 typedef struct tl_speller {
-    enum { TL_SPELL_NONE, TL_SPELL_SUMS } kind;
+    enum { TL_SPELL_NONE, TL_SPELL_SUMS, TL_SPELL_TOKENIZER } kind;
+    tl_tokenizer *tokenizer;
+    tl_token_text spelt; /* of the last token */
+    char name[160];
 } tl_speller;
 /* As --tokenizer says, else as the run does; none is no error. */
 int tl_speller_open(tl_speller *speller, const tl_opened *opened, const char *tokenizer);
 void tl_speller_close(tl_speller *speller);
 const char *tl_speller_name(const tl_speller *speller);
-/* The ids of a text; malloc'd. NULL with *error filled. */
-int32_t *tl_speller_encode(const tl_speller *speller, const char *text, int64_t *count, tl_error *error);
+/* The ids of a text, to be freed; what a tokenizer wants put before one comes first where `begins`. Text that looks like a
+ * special token is letters. NULL with *error filled. */
+int32_t *tl_speller_encode(const tl_speller *speller, const char *text, size_t bytes, bool begins, int64_t *count,
+                           tl_error *error);
+/* How many bytes of text a token stands for; 0 for a special one, −1 for one that is none. */
+int64_t tl_speller_length(const tl_speller *speller, int32_t id);
 /* "1,2,3" */
 int32_t *tl_ids_parse(const char *text, int64_t *count, tl_error *error);
 /* The id after which a text is over, −1 where there is none. */
 int32_t tl_speller_end(const tl_speller *speller);
-/* Bytes of a token: at most `size` of them are copied, the number is returned. */
-size_t tl_speller_bytes(const tl_speller *speller, int32_t id, char *buffer, size_t size);
+/* Bytes of a token; `buffer` of 32 may hold them. `first`: it begins the text. */
+const char *tl_speller_bytes(tl_speller *speller, bool first, int32_t id, char buffer[32], size_t *length);
 
 /* ---- the second instrument around forwards (cli/infer_meter.c) ---- */
 typedef struct tl_bucket {

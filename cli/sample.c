@@ -76,8 +76,8 @@ static int read_prompt(tl_sampling *s) {
     if (prompt && s->speller.kind == TL_SPELL_NONE)
         return tl_usage(s->cli, "%s does not say its tokenizer: --tokenizer names one, --ids needs none",
                         s->opened.path);
-    s->prompt =
-        ids ? tl_ids_parse(ids, &s->n_prompt, &error) : tl_speller_encode(&s->speller, prompt, &s->n_prompt, &error);
+    s->prompt = ids ? tl_ids_parse(ids, &s->n_prompt, &error)
+                    : tl_speller_encode(&s->speller, prompt, strlen(prompt), true, &s->n_prompt, &error);
     if (!s->prompt)
         return tl_failed(s->cli, &error);
     if (s->n_prompt == 0)
@@ -171,6 +171,7 @@ static tl_status generate(tl_sampling *s) {
     if (tl_generate(s->net, s->cache, s->prompt, s->n_prompt, &s->options, &s->done) != TL_OK)
         return context_failed(s);
     tl_watch_end(&s->watch);
+    tl_sampling_flush(s);
     return TL_OK;
 }
 

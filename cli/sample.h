@@ -20,10 +20,8 @@ typedef struct tl_sampling {
     int64_t n_prompt, n_ids;
     int64_t weights_bytes, cache_bytes; /* measured */
     double started, first_token, last_token;
-    char *text; /* all of it, where it is kept for JSON */
-    size_t length, capacity;
-    char pending[64]; /* the beginning of a character */
-    size_t n_pending;
+    char *text;                     /* all of it */
+    size_t length, capacity, shown; /* shown: so many bytes of it */
     bool out_of_memory;
     tl_error error;
 } tl_sampling;
@@ -31,6 +29,8 @@ typedef struct tl_sampling {
 void tl_sampling_announce(const tl_sampling *s);
 /* The bytes of a token: shown, or kept for JSON. */
 void tl_sampling_put(tl_sampling *s, int32_t token);
+/* The beginning of a character that never came to its end. */
+void tl_sampling_flush(tl_sampling *s);
 int tl_sampling_report(tl_sampling *s);
 void tl_sampling_free(tl_sampling *s);
 

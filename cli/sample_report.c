@@ -43,14 +43,23 @@ static void keep(tl_sampling *s, const char *bytes, size_t count) {
     s->text[s->length] = '\0';
 }
 
+/* Whole characters are shown at once; the beginning of one waits for the rest. */
 void tl_sampling_put(tl_sampling *s, int32_t token) {
-    char bytes[512];
-    size_t count = tl_speller_bytes(&s->speller, token, bytes, sizeof bytes);
-    count = count < sizeof bytes ? count : sizeof bytes;
-    if (s->cli->format == TL_FORMAT_JSON)
-        keep(s, bytes, count);
-    else
-        show(bytes, count);
+    char buffer[32];
+    size_t count = 0;
+    const char *bytes = tl_speller_bytes(&s->speller, s->n_ids == 1, token, buffer, &count);
+    keep(s, bytes, count);
+    if (s->out_of_memory || s->cli->format == TL_FORMAT_JSON)
+        return;
+    size_t whole = tl_token_text_whole(s->text + s->shown, s->length - s->shown);
+    show(s->text + s->shown, whole);
+    s->shown += whole;
+}
+
+void tl_sampling_flush(tl_sampling *s) {
+    if (s->cli->format != TL_FORMAT_JSON && s->length > s->shown)
+        show(s->text + s->shown, s->length - s->shown);
+    s->shown = s->length;
 }
 
 void tl_sampling_free(tl_sampling *s) {

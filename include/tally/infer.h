@@ -79,6 +79,14 @@ typedef struct tl_evaluation {
 tl_status tl_evaluate(tl_net *net, int64_t tokens, tl_eval_source *source, void *source_user,
                       const tl_eval_options *options, tl_evaluation *result) TL_MUST_CHECK;
 
+/* Rows that stand each for itself (questions and answers): `count` of them from row `first` on, inputs and targets
+ * [count, seq]; a target TL_IGNORE_INDEX does not count. */
+typedef tl_status tl_eval_rows(void *user, int64_t first, int64_t count, int32_t *input, int32_t *target,
+                               tl_error *error);
+/* The same for `rows` such rows; the stride is not looked at. On meta the source is not asked and no target counted. */
+tl_status tl_evaluate_rows(tl_net *net, int64_t rows, tl_eval_rows *source, void *source_user,
+                           const tl_eval_options *options, tl_evaluation *result) TL_MUST_CHECK;
+
 /* ---- planning: either on meta ---- */
 typedef struct tl_infer_options {
     tl_model model;
@@ -90,6 +98,7 @@ typedef struct tl_infer_options {
     int64_t capacity, prompt_tokens, new_tokens;
     /* evaluating: new_tokens 0 */
     int64_t tokens;
+    bool rows; /* `tokens` are rows of their own */
     tl_eval_options eval;
 } tl_infer_options;
 

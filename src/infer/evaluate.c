@@ -12,27 +12,37 @@ typedef struct evaluator {
     tl_ctx *ctx;
     const tl_eval_options *options;
     tl_eval_source *source;
+    tl_eval_rows *row_source;
     void *source_user;
-    int64_t tokens, stride;
-    int32_t *ids;     /* (batch − 1)·stride + seq + 1 of the text */
-    int32_t *rows[2]; /* inputs and targets, batch × seq */
-    double *losses;   /* batch × seq */
+    bool by_rows;           /* rows of their own, not windows of a text */
+    int64_t tokens, stride; /* by rows: how many there are */
+    int32_t *ids;           /* (batch − 1)·stride + seq + 1 of the text */
+    int32_t *rows[2];       /* inputs and targets, batch × seq */
+    double *losses;         /* batch × seq */
 } evaluator;
 
 /* Window w: its first input, and how many it has. */
 static int64_t window_length(const evaluator *e, int64_t w) {
+    if (e->by_rows)
+        return e->options->seq;
     int64_t left = e->tokens - 1 - w * e->stride;
     return left < e->options->seq ? left : e->options->seq;
 }
 
 /* The last one ends with the text. */
 static int64_t window_count(const evaluator *e) {
+    if (e->by_rows)
+        return e->tokens;
     int64_t targets = e->tokens - 1, seq = e->options->seq;
     return targets <= seq ? 1 : 1 + (targets - seq + e->stride - 1) / e->stride;
 }
 
 static tl_status read_rows(evaluator *e, int64_t first, int64_t windows, int64_t length) {
     tl_error error = {TL_OK, ""};
+    if (e->by_rows) {
+        tl_status status = e->row_source(e->source_user, first, windows, e->rows[0], e->rows[1], &error);
+        return status == TL_OK ? TL_OK : tl_ctx_fail(e->ctx, status, "%s", error.message);
+    }
     int64_t from = first * e->stride, count = (windows - 1) * e->stride + length + 1;
     if (e->source(e->source_user, from, count, e->ids, &error) != TL_OK)
         return tl_ctx_fail(e->ctx, error.status ? error.status : TL_ERR_IO, "%s", error.message);
@@ -50,7 +60,7 @@ static tl_tensor *batch_tensor(const evaluator *e, int which, int64_t windows, i
 
 /* −log p of each target, [windows·length]; 16-bit logits are widened first. */
 static tl_tensor *token_losses(const evaluator *e, int64_t windows, int64_t length) {
-    static const tl_loss_options each = {.reduction = TL_LOSS_NONE};
+    static const tl_loss_options each = {.reduction = TL_LOSS_NONE, .ignores = true, .ignore_index = TL_IGNORE_INDEX};
     tl_ctx *ctx = e->ctx;
     tl_tensor *input = batch_tensor(e, 0, windows, length), *target = batch_tensor(e, 1, windows, length);
     tl_phase_set(ctx, TL_PHASE_FORWARD);
@@ -71,7 +81,7 @@ static void add_losses(const evaluator *e, int64_t first, int64_t windows, int64
     for (int64_t w = 0; w < windows; w++) {
         int64_t done = (first + w) * e->stride; /* targets before this window's first */
         for (int64_t i = 0; i < length; i++)
-            if (done + i == r->targets) {
+            if (e->by_rows ? e->losses && e->rows[1][w * length + i] != TL_IGNORE_INDEX : done + i == r->targets) {
                 r->nats += e->losses ? e->losses[w * length + i] : 0;
                 r->targets++;
             }
@@ -128,7 +138,9 @@ static tl_status check(const evaluator *e) {
     if (!tl_mul_i64(o->seq, o->batch, &elements) || elements > INT64_C(1) << 40)
         return tl_ctx_fail(e->ctx, TL_ERR_OVERFLOW, "%lld windows of %lld tokens at once; fewer would work",
                            (long long)o->batch, (long long)o->seq);
-    if (e->tokens < 2)
+    if (e->by_rows && e->tokens < 1)
+        return tl_ctx_fail(e->ctx, TL_ERR_ARGUMENT, "%lld rows; 1 or more would work", (long long)e->tokens);
+    if (!e->by_rows && e->tokens < 2)
         return tl_ctx_fail(e->ctx, TL_ERR_ARGUMENT,
                            "a text of %lld token%s has nothing to foretell; 2 or more would work", (long long)e->tokens,
                            e->tokens == 1 ? "" : "s");
@@ -141,38 +153,53 @@ static tl_status check(const evaluator *e) {
     return TL_OK;
 }
 
-tl_status tl_evaluate(tl_net *net, int64_t tokens, tl_eval_source *source, void *source_user,
-                      const tl_eval_options *options, tl_evaluation *result) {
-    tl_ctx *ctx = net->ctx;
-    evaluator e = {.net = net, .ctx = ctx, .options = options, .source = source, .source_user = source_user};
+static tl_status evaluate(evaluator *e, tl_evaluation *result) {
+    tl_net *net = e->net;
+    tl_ctx *ctx = e->ctx;
+    const tl_eval_options *options = e->options;
     memset(result, 0, sizeof *result);
-    e.tokens = tokens;
-    e.stride = options->stride ? options->stride : options->seq;
+    e->stride = options->stride ? options->stride : options->seq;
     tl_status status = tl_ctx_status(ctx);
     if (status == TL_OK)
-        status = check(&e);
+        status = check(e);
     if (status != TL_OK)
         return status;
     bool recording = ctx->recording, training = net->training;
     tl_phase before = tl_phase_get(ctx);
     ctx->recording = net->training = false;
     size_t rows = (size_t)(options->batch * options->seq);
-    size_t ids = ((size_t)((options->batch - 1) * e.stride + options->seq) + 1) * sizeof(int32_t);
+    size_t ids = ((size_t)((options->batch - 1) * e->stride + options->seq) + 1) * sizeof(int32_t);
     if (!tl_ctx_is_meta(ctx)) {
-        e.ids = tl_host_alloc(ctx, ids);
+        e->ids = tl_host_alloc(ctx, ids);
         for (int k = 0; k < 2; k++)
-            e.rows[k] = tl_host_alloc(ctx, rows * sizeof(int32_t));
-        e.losses = tl_host_alloc(ctx, rows * sizeof(double));
+            e->rows[k] = tl_host_alloc(ctx, rows * sizeof(int32_t));
+        e->losses = tl_host_alloc(ctx, rows * sizeof(double));
     }
     status = tl_ctx_status(ctx);
     if (status == TL_OK)
-        status = run(&e, result);
-    tl_host_free(ctx, e.ids, ids);
+        status = run(e, result);
+    tl_host_free(ctx, e->ids, ids);
     for (int k = 0; k < 2; k++)
-        tl_host_free(ctx, e.rows[k], rows * sizeof(int32_t));
-    tl_host_free(ctx, e.losses, rows * sizeof(double));
+        tl_host_free(ctx, e->rows[k], rows * sizeof(int32_t));
+    tl_host_free(ctx, e->losses, rows * sizeof(double));
     tl_phase_set(ctx, before);
     ctx->recording = recording;
     net->training = training;
     return status;
+}
+
+tl_status tl_evaluate(tl_net *net, int64_t tokens, tl_eval_source *source, void *source_user,
+                      const tl_eval_options *options, tl_evaluation *result) {
+    evaluator e = {.net = net, .ctx = net->ctx, .options = options, .tokens = tokens};
+    e.source = source;
+    e.source_user = source_user;
+    return evaluate(&e, result);
+}
+
+tl_status tl_evaluate_rows(tl_net *net, int64_t rows, tl_eval_rows *source, void *source_user,
+                           const tl_eval_options *options, tl_evaluation *result) {
+    evaluator e = {.net = net, .ctx = net->ctx, .options = options, .tokens = rows, .by_rows = true};
+    e.row_source = source;
+    e.source_user = source_user;
+    return evaluate(&e, result);
 }

@@ -38,7 +38,8 @@ static tl_status make(tl_ctx *ctx, const tl_infer_options *o, tl_infer_plan *pla
         status = generate(net, o, plan);
     else if (status == TL_OK) {
         tl_infer_plan_read(ctx, plan);
-        status = tl_evaluate(net, o->tokens, NULL, NULL, &o->eval, &plan->evaluation);
+        status = o->rows ? tl_evaluate_rows(net, o->tokens, NULL, NULL, &o->eval, &plan->evaluation)
+                         : tl_evaluate(net, o->tokens, NULL, NULL, &o->eval, &plan->evaluation);
     }
     tl_net_free(net);
     return status;

@@ -2,6 +2,10 @@
  * format is ever made. */
 #include "kernel/body/body.h"
 
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
 #if defined(__clang__)
 #define TL_UNROLL _Pragma("unroll")
 #else
@@ -12,10 +16,29 @@
 #define ROW_BLOCK 64 /* rows and outputs of one task */
 #define OUTPUT_BLOCK 64
 
-typedef int8_t int8_vector __attribute__((vector_size(16)));
-typedef int32_t int32_vector __attribute__((vector_size(64)));
 typedef float float_vector __attribute__((vector_size(64), aligned(4), may_alias));
 typedef double double_vector __attribute__((vector_size(128), aligned(8), may_alias));
+
+/* 16 weights, exact in every compute type. Written out where there is an instruction for it: compilers make scalar code of
+ * the loop, or take the bytes apart one by one. */
+static inline __attribute__((always_inline)) void widen_float(const int8_t *q, float_vector *to) {
+#if defined(__AVX512F__)
+    *(__m512 *)to = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)q)));
+#elif defined(__AVX2__)
+    for (int half = 0; half < 2; half++) {
+        __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(q + 8 * half));
+        ((__m256 *)to)[half] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+    }
+#else
+    for (int l = 0; l < 16; l++)
+        (*to)[l] = q[l];
+#endif
+}
+
+static inline __attribute__((always_inline)) void widen_double(const int8_t *q, double_vector *to) {
+    for (int l = 0; l < 16; l++)
+        (*to)[l] = q[l];
+}
 
 typedef struct int8_task {
     tl_walk walk; /* rows of y and x */

@@ -11,9 +11,8 @@ static inline __attribute__((always_inline)) void N(dots)(const REAL *const x[],
     for (int64_t i = 0; i < n; i += 16) {
         TL_UNROLL
         for (int o = 0; o < outputs; o++) {
-            int8_vector bytes; /* 16 weights, exact in every compute type */
-            memcpy(&bytes, q[o] + i, sizeof bytes);
-            VECTOR weight = __builtin_convertvector(__builtin_convertvector(bytes, int32_vector), VECTOR);
+            VECTOR weight;
+            N(widen)(q[o] + i, &weight);
             TL_UNROLL
             for (int r = 0; r < rows; r++)
                 sum[o * rows + r] += *(const VECTOR *)(x[r] + i) * weight;
