@@ -134,7 +134,8 @@ static void note_defaults(tl_explained *e, const char *topic) {
     if (!bytes && !tl_given(cli, TL_OPTION_FLOPS))
         tl_notes_add(&e->assumed, "--flops full");
     if (bytes)
-        tl_notes_add(&e->assumed, "one device, eager attention, full loss, nothing recomputed");
+        tl_notes_add(&e->assumed, "one device, eager attention, full loss%s",
+                     tl_given(cli, TL_OPTION_RECOMPUTE) ? "" : ", nothing recomputed");
     const tl_model *m = &o->model;
     if (bytes && (m->dropout_attention > 0 || m->dropout_residual > 0 || m->dropout_embedding > 0))
         tl_notes_add(&e->assumed, "dropout as the model has it (masks of 1 byte)");
@@ -153,6 +154,12 @@ static int prepare(tl_explained *e, const char *topic) {
     o->devices = (tl_devices){.count = 1};
     o->precision = (tl_precision)at[TL_OPTION_PRECISION].choice;
     o->optimizer = optimizer(cli);
+    const tl_option_value *recompute = &at[TL_OPTION_RECOMPUTE];
+    bool counted = strcmp(topic, "flops") == 0 || strcmp(topic, "memory") == 0;
+    if (recompute->text && !counted)
+        return tl_usage(cli, "--recompute changes nothing for the topic %s; flops and memory take it", topic);
+    o->recompute = (tl_recompute){(tl_recompute_kind)recompute->choice,
+                                  recompute->choice == TL_RECOMPUTE_EVERY ? recompute->size : 0};
     o->micro_batch = at[TL_OPTION_MICRO_BATCH].size;
     o->global_batch = at[TL_OPTION_GLOBAL_BATCH].size;
     o->causal = at[TL_OPTION_FLOPS].choice == TL_FLOPS_CAUSAL;
@@ -272,7 +279,7 @@ const tl_verb tl_verb_explain = {
                "  tally explain llama-3-8b memory --seq 4096 --optim sgd\n"
                "  tally explain cs336-gpt2-xl adamw",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) |
-             TL_TAKES(FLOPS),
+             TL_TAKES(FLOPS) | TL_TAKES(RECOMPUTE),
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 2,

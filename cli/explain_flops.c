@@ -6,6 +6,7 @@
 typedef struct tl_flops {
     tl_explain_sum forward, backward, all, params; /* in the convention asked for */
     tl_explain_sum other;                          /* the whole step in the other convention */
+    tl_explain_sum again;                          /* computed a second time; none: no terms */
     tl_explain_six six;
     tl_u128 tokens;
     const tl_poly *per_token;
@@ -13,8 +14,8 @@ typedef struct tl_flops {
 } tl_flops;
 
 static void flops_free(tl_flops *f) {
-    tl_explain_sum *sums[] = {&f->forward, &f->backward, &f->all, &f->params, &f->other};
-    for (int i = 0; i < 5; i++)
+    tl_explain_sum *sums[] = {&f->forward, &f->backward, &f->all, &f->params, &f->other, &f->again};
+    for (int i = 0; i < 6; i++)
         if (sums[i]->run)
             tl_explain_free(sums[i]);
 }
@@ -31,6 +32,8 @@ static tl_status flops_make(const tl_explained *e, tl_flops *f, tl_error *error)
         status = tl_explain_flops(run, TL_PHASE_ALL, which, &f->all, error);
     if (status == TL_OK)
         status = tl_explain_flops(run, TL_PHASE_ALL, other, &f->other, error);
+    if (status == TL_OK)
+        status = tl_explain_recomputed(run, which, &f->again, error);
     if (status == TL_OK)
         status = tl_explain_params(run, &f->params, error);
     if (status == TL_OK)
@@ -80,6 +83,13 @@ static void flops_text(const tl_explained *e, const tl_flops *f) {
     tl_out_item(cli, "backward", "%s\n= %s\n(%.4g × forward, as it came out)",
                 tl_explained_value(f->backward.value, value), tl_explained_text(run, f->backward.formula, 0),
                 tl_u128_double(f->backward.value) / tl_u128_double(f->forward.value));
+    if (f->again.value) {
+        tl_out_item(cli, "again", "%s for backward (%.2f %% of the above)\n= %s",
+                    tl_explained_value(f->again.value, value), 100 * tl_explained_share(f->again.value, f->all.value),
+                    tl_explained_text(run, f->again.formula, 0));
+        tl_out_item(cli, "hardware", "%s executed, the two together",
+                    tl_explained_value(f->all.value + f->again.value, value));
+    }
     tl_out_item(cli, f->words ? "per token" : "per row", "%s\n= %s",
                 tl_explained_value(f->all.value / f->tokens, value), tl_explained_text(run, f->per_token, 0));
     if (f->words)
@@ -93,6 +103,8 @@ static void flops_text(const tl_explained *e, const tl_flops *f) {
     if (e->steps) {
         tl_explained_steps_out(e, "forward", &f->forward);
         tl_explained_steps_out(e, "backward", &f->backward);
+        if (f->again.value)
+            tl_explained_steps_out(e, "again, for backward", &f->again);
         tl_out(cli, "\n");
     }
     tl_text_flops(tl_u128_double(f->all.value), brief);
@@ -120,6 +132,8 @@ static int flops_json(const tl_explained *e, const tl_flops *f) {
     tl_json_put_string(json, "attention", e->options.causal ? "causal" : "full");
     tl_explained_pair_json(json, run, "forward", f->forward.value, f->forward.formula);
     tl_explained_pair_json(json, run, "backward", f->backward.value, f->backward.formula);
+    if (f->again.value)
+        tl_explained_pair_json(json, run, "recomputed", f->again.value, f->again.formula);
     tl_explained_pair_json(json, run, "per_token", f->all.value / f->tokens, f->per_token);
     tl_explained_pair_json(json, run, "full", full->value, full->formula);
     tl_explained_pair_json(json, run, "causal", causal->value, causal->formula);

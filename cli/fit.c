@@ -236,11 +236,13 @@ static int fit_model(tl_cli *cli) {
     if (cli->n_arguments > 1)
         return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size",
                         cli->arguments[1]);
-    if (tl_given(cli, TL_OPTION_SEQ) || tl_given(cli, TL_OPTION_MICRO_BATCH))
-        return tl_usage(cli,
-                        "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
-                        "`fit context MODEL' take it",
-                        tl_option_name(tl_given(cli, TL_OPTION_SEQ) ? TL_OPTION_SEQ : TL_OPTION_MICRO_BATCH));
+    static const tl_option no_state[] = {TL_OPTION_SEQ, TL_OPTION_MICRO_BATCH, TL_OPTION_RECOMPUTE};
+    for (int i = 0; i < 3; i++)
+        if (tl_given(cli, no_state[i]))
+            return tl_usage(cli,
+                            "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
+                            "`fit context MODEL' take it",
+                            tl_option_name(no_state[i]));
     int status = read_device(cli, &fit, &assumed);
     if (status != TL_EXIT_OK)
         return status;
@@ -296,7 +298,8 @@ const tl_verb tl_verb_fit = {
                "  tally fit model --gpus 8xH100 --optim adamw --precision fp32\n"
                "  tally fit batch gpt2-xl -g A100-80G\n"
                "  tally fit context llama-3.2-1b -g H100",
-    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH),
+    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) |
+             TL_TAKES(RECOMPUTE),
     .does = {[TL_OPTION_PRECISION] =
                  TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED)},
     .own = NULL,

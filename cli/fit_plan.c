@@ -98,6 +98,12 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
         snprintf(with, sizeof with, " --precision %s --optim %s", tl_option_choice(cli, TL_OPTION_PRECISION),
                  tl_option_choice(cli, TL_OPTION_OPTIM));
+    if (o->recompute.kind != TL_RECOMPUTE_NONE) {
+        char recompute[32];
+        size_t at = strlen(with);
+        snprintf(with + at, sizeof with - at, " --recompute %s",
+                 tl_recompute_text(o->recompute, recompute, sizeof recompute));
+    }
     if (f->what == TL_FIT_BATCH && f->value)
         tl_out_item(cli, "next:", "tally plan %s -g %s --seq %lld --micro-batch %lld%s", quoted, gpus,
                     (long long)o->seq, (long long)f->value, with);

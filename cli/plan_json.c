@@ -170,6 +170,8 @@ static void put_layout(const tl_cli *cli, tl_json *json, const tl_account *a) {
     tl_json_put_integer(json, "accumulation", p->accumulation);
     tl_json_put_string(json, "precision", tl_precision_name(a->request.options.precision));
     tl_json_put_string(json, "optim", tl_option_choice(cli, TL_OPTION_OPTIM));
+    char recompute[32];
+    tl_json_put_string(json, "recompute", tl_recompute_text(a->request.options.recompute, recompute, sizeof recompute));
     tl_json_end(json);
 }
 
@@ -213,6 +215,19 @@ static void put_time(tl_json *json, const tl_account *a) {
     tl_json_end(json);
 }
 
+/* More FLOPs than as asked, or fewer: then below 0. */
+static void put_extra(tl_json *json, tl_u128 asked, tl_u128 suggested) {
+    bool fewer = suggested < asked;
+    tl_u128 difference = fewer ? asked - suggested : suggested - asked;
+    if (!fewer)
+        tl_json_put_unsigned(json, "extra_flops", difference);
+    else if (difference <= INT64_MAX)
+        tl_json_put_integer(json, "extra_flops", -(int64_t)difference);
+    else
+        tl_json_put_real(json, "extra_flops", -tl_u128_double(difference));
+    tl_json_put_real(json, "extra_percent", 100 * (tl_u128_double(suggested) / tl_u128_double(asked) - 1));
+}
+
 static void put_suggestions(tl_json *json, const tl_account *a) {
     tl_json_key(json, "suggestions");
     tl_json_array(json);
@@ -224,6 +239,7 @@ static void put_suggestions(tl_json *json, const tl_account *a) {
         if (s->step_seconds > 0)
             tl_json_put_real(json, "step_seconds", s->step_seconds);
         tl_json_put_integer(json, "arena_bytes", s->bytes);
+        put_extra(json, a->plan.hardware_per_step, s->hardware_per_step);
         tl_json_put_boolean(json, "fits", s->fits);
         tl_json_put_string(json, "effect", s->effect);
         tl_json_end(json);

@@ -1,6 +1,7 @@
 /* cli/plan_report.c: the page of tally plan, for people. */
 #include <string.h>
 
+#include "advice.h"
 #include "plan_account.h"
 
 static char *bytes_text(const tl_cli *cli, int64_t bytes, char buffer[TL_TEXT]) {
@@ -41,18 +42,20 @@ static void out_answer(const tl_cli *cli, const tl_account *a) {
 static void out_model(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
     const tl_plan_options *o = &a->request.options;
-    char count[TL_TEXT], more[TL_TEXT], seq[TL_TEXT + 16] = "";
+    char count[TL_TEXT], more[TL_TEXT], seq[TL_TEXT + 16] = "", recompute[64] = "", kind[32];
+    if (o->recompute.kind != TL_RECOMPUTE_NONE)
+        snprintf(recompute, sizeof recompute, ", recompute %s", tl_recompute_text(o->recompute, kind, sizeof kind));
     tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s", o->model.name,
                 u128_grouped((tl_u128)p->parameters.unique, count),
                 u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "");
     if (o->model.family != TL_FAMILY_CRUNCHER)
         snprintf(seq, sizeof seq, " of %s tokens", tl_text_grouped((tl_u128)p->seq, more));
     tl_out_item(cli, "run",
-                "%lld sequence%s%s at once, %lld micro-batch%s a step, %lld device%s: global batch %s; %s, %s",
+                "%lld sequence%s%s at once, %lld micro-batch%s a step, %lld device%s: global batch %s; %s, %s%s",
                 (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", seq, (long long)p->accumulation,
                 p->accumulation == 1 ? "" : "es", (long long)p->devices,
                 p->devices == 1 ? "" : "s (plain data parallel)", tl_text_grouped((tl_u128)p->global_batch, count),
-                tl_option_choice(cli, TL_OPTION_PRECISION), tl_option_choice(cli, TL_OPTION_OPTIM));
+                tl_option_choice(cli, TL_OPTION_PRECISION), tl_option_choice(cli, TL_OPTION_OPTIM), recompute);
 }
 
 static void out_peak(const tl_cli *cli, const tl_account *a) {
@@ -148,6 +151,17 @@ static void out_flops(const tl_cli *cli, const tl_account *a) {
     tl_out(cli, "\n");
 }
 
+/* What is executed beyond the model's own FLOPs. */
+static void out_hardware(const tl_cli *cli, const tl_plan *p) {
+    char all[TL_TEXT], again[TL_TEXT];
+    tl_u128 extra = p->hardware_per_step - p->per_step;
+    if (extra == 0)
+        return;
+    tl_text_flops(tl_u128_double(p->hardware_per_step), all), tl_text_flops(tl_u128_double(extra), again);
+    tl_out_item(cli, "hardware", "%s a step executed: %s (%.2f %%) is computed again for backward", all, again,
+                100 * tl_u128_double(extra) / tl_u128_double(p->per_step));
+}
+
 static void out_time(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
     const tl_plan_options *o = &a->request.options;
@@ -205,45 +219,6 @@ static void out_missing(const tl_cli *cli, const tl_account *a) {
     }
 }
 
-static int widest_change(const tl_plan_advice *advice) {
-    size_t most = 0;
-    for (int i = 0; i < advice->count; i++)
-        if (strlen(advice->list[i].change) > most)
-            most = strlen(advice->list[i].change);
-    return (int)most;
-}
-
-/* One line each, two where the terminal is too narrow for that. */
-static void out_advice(const tl_cli *cli, const tl_account *a) {
-    enum { DETAILS = 36 }; /* size, whether it fits, effect */
-    const tl_plan_advice *advice = &a->advice;
-    char size[TL_TEXT], step[TL_TEXT], fits[32];
-    int fitting = 0, wide = widest_change(advice);
-    for (int i = 0; i < advice->count; i++)
-        fitting += advice->list[i].fits;
-    if (advice->count == 0) {
-        if (!advice->state_exceeds)
-            tl_out(cli, "  no single-device option of this build makes it fit\n");
-        return;
-    }
-    bool one_line = 3 + wide + 2 + DETAILS <= cli->width;
-    tl_out(cli, "\n%s\n",
-           fitting ? "makes it fit, cheapest change first (each one planned):"
-                   : "helps, and is not enough (each one planned):");
-    for (int i = 0; i < advice->count; i++) {
-        const tl_plan_suggestion *s = &advice->list[i];
-        bool device = strncmp(s->change, "-g ", 3) == 0;
-        double percent = (double)s->bytes / (double)a->plan.usable_bytes * 100;
-        snprintf(fits, sizeof fits, s->fits && !device ? "fits %.0f %%" : s->fits ? "fits" : "too much", percent);
-        tl_text_duration(s->step_seconds, step);
-        tl_out(cli, "%d  %-*s%s", i + 1, one_line ? wide : 0, s->change, one_line ? "  " : "\n   ");
-        tl_out(cli, "%8s  %-9s  %s%s%s\n", bytes_text(cli, s->bytes, size), fits, s->effect,
-               s->step_seconds > 0 && cli->width >= 100 ? "; a step " : "",
-               s->step_seconds > 0 && cli->width >= 100 ? step : "");
-    }
-    tl_out(cli, "\n");
-}
-
 /* All of them in one item. */
 static void out_list(const tl_cli *cli, const char *label, const tl_notes *first, const char texts[][200], int n) {
     char text[4000] = "";
@@ -284,7 +259,7 @@ int tl_account_page(const tl_cli *cli, const tl_account *a) {
     out_answer(cli, a);
     if (tl_account_exceeds(a)) {
         out_missing(cli, a);
-        out_advice(cli, a);
+        tl_advice_out(cli, p, &a->advice);
     }
     out_model(cli, a);
     out_peak(cli, a);
@@ -299,6 +274,7 @@ int tl_account_page(const tl_cli *cli, const tl_account *a) {
                     tl_text_grouped((tl_u128)p->max_micro_batch, text));
     tl_out(cli, "\n");
     out_flops(cli, a);
+    out_hardware(cli, p);
     out_time(cli, a);
     out_list(cli, "assumed", &a->request.defaults, p->assumptions, p->n_assumptions);
     out_list(cli, "leaves out", &none, p->leaves_out, p->n_leaves_out);

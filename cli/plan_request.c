@@ -29,6 +29,11 @@ tl_optimizer_options tl_cli_optimizer_of(int choice) {
     }
 }
 
+tl_recompute tl_cli_recompute(const tl_cli *cli) {
+    const tl_option_value *value = &cli->options.at[TL_OPTION_RECOMPUTE];
+    return (tl_recompute){(tl_recompute_kind)value->choice, value->choice == TL_RECOMPUTE_EVERY ? value->size : 0};
+}
+
 static int request_here(const tl_cli *cli, tl_request *r) {
     tl_error error = {TL_OK, ""};
     r->device = "this machine";
@@ -61,6 +66,7 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
     r->options.devices = options->devices;
     r->options.precision = (tl_precision)options->at[TL_OPTION_PRECISION].choice;
     r->options.optimizer = tl_cli_optimizer(cli);
+    r->options.recompute = tl_cli_recompute(cli);
     r->options.peak = options->at[TL_OPTION_PEAK].real;
     r->options.mfu = options->at[TL_OPTION_MFU].real;
     int status = TL_EXIT_OK;
@@ -169,6 +175,9 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
         append(text, size, " --global-batch %lld", (long long)o->global_batch);
     append(text, size, " --precision %s --optim %s --flops %s", tl_option_choice(cli, TL_OPTION_PRECISION),
            tl_option_choice(cli, TL_OPTION_OPTIM), tl_option_choice(cli, TL_OPTION_FLOPS));
+    char recompute[32];
+    if (o->recompute.kind != TL_RECOMPUTE_NONE)
+        append(text, size, " --recompute %s", tl_recompute_text(o->recompute, recompute, sizeof recompute));
     if (o->clip > 0)
         append(text, size, " --clip %g", o->clip);
     for (size_t i = 0; i < sizeof as_typed / sizeof as_typed[0]; i++)

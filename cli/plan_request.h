@@ -17,6 +17,8 @@ typedef struct tl_request {
 /* The optimizer of --optim, as the core knows it. */
 tl_optimizer_options tl_cli_optimizer(const tl_cli *cli);
 tl_optimizer_options tl_cli_optimizer_of(int choice);
+/* --recompute, as the core knows it. */
+tl_recompute tl_cli_recompute(const tl_cli *cli);
 /* Fills the devices, machine and number formats; then the model (argument `model`) and the sizes of the run. Each returns
  * TL_EXIT_OK or an exit status, having said why. */
 int tl_request_devices(const tl_cli *cli, tl_request *request);

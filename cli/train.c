@@ -25,6 +25,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_GLOBAL_BATCH] = {"global-batch", TL_OPTION_GLOBAL_BATCH, "", true},
     [TL_SET_OPTIM] = {"optim", TL_OPTION_OPTIM, "adamw", true},
     [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", true},
+    [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", true},
     [TL_SET_LR] = {"lr", -1, "", true},
     [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "0.1", true},
     [TL_SET_WARMUP] = {"warmup", -1, "100", true},
@@ -178,6 +179,9 @@ static int read_optimizer(tl_train *t) {
     if (status != TL_EXIT_OK)
         return status;
     t->plan.precision = (tl_precision)precision;
+    tl_error error = {TL_OK, ""};
+    if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK)
+        return tl_usage(t->cli, "%s", error.message);
     switch (found) {
     case TL_CHOICE_ADAMW:
         *o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
@@ -328,7 +332,8 @@ const tl_verb tl_verb_train = {
                "  tally train sums --out runs/a --resume\n"
                "  tally train sums --out runs/b --model llama:N=2,D=128,H=4,G=2 --steps 300\n"
                "  tally ledger runs/a",
-    .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION),
+    .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
+             TL_TAKES(RECOMPUTE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD)},
     .own = own_options,

@@ -17,6 +17,7 @@ typedef enum tl_setting {
     TL_SET_GLOBAL_BATCH,
     TL_SET_OPTIM,
     TL_SET_PRECISION,
+    TL_SET_RECOMPUTE,
     TL_SET_LR,
     TL_SET_WEIGHT_DECAY,
     TL_SET_WARMUP,

@@ -149,7 +149,7 @@ tl_status tl_train_write_ledger(const tl_train *t, const tl_plan *plan, const tl
     put_peak(json, plan, m);
     tl_json_key(json, "flops_per_step");
     tl_json_object(json);
-    tl_json_put_unsigned(json, "planned", plan->per_step);
+    tl_json_put_unsigned(json, "planned", plan->hardware_per_step);
     tl_json_put_unsigned(json, "measured", m->flops);
     tl_json_end(json);
     put_pair(json, "allocations", plan->allocations, m->allocations);

@@ -6,6 +6,7 @@
 
 #include "tally/ckpt.h"
 #include "tally/meter.h"
+#include "advice.h"
 #include "train.h"
 
 enum { ASKED = 4096, ASKED_MEANWHILE = 512, ASK_BATCH = 512, SHOWN = 6, SPEED_STEPS = 10 };
@@ -78,8 +79,13 @@ static void measure_machine(run *r) {
 static int refuse(run *r, int64_t limit) {
     const tl_train *t = r->t;
     char needs[TL_TEXT], has[TL_TEXT], over[TL_TEXT];
-    tl_plan smaller;
+    tl_plan asked = r->plan;
     tl_plan_options options = t->plan;
+    tl_plan_advice advice;
+    tl_machine limited = t->machine; /* what the suggestions are to fit in */
+    limited.available_bytes = asked.usable_bytes = limit;
+    options.machine = &limited;
+    asked.fits = false;
     tl_out(t->cli, "does not fit: needs %s, has %s %s (%s over)\n",
            tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, needs),
            tl_text_bytes((double)limit, t->cli->units, has), t->memory_bytes ? "by --memory" : "available",
@@ -89,18 +95,10 @@ static int refuse(run *r, int64_t limit) {
             tl_out_item(t->cli, tl_category_name((tl_category)c), "%s",
                         tl_text_bytes((double)r->plan.peak.by_category[c], t->cli->units, needs));
     tl_out_item(t->cli, "peak at", "%s, %s", tl_phase_name(r->plan.peak.phase), r->plan.peak.module);
-    for (int64_t b = t->plan.micro_batch / 2; b >= 1; b /= 2) {
-        int64_t global = t->plan.global_batch ? t->plan.global_batch : t->plan.micro_batch;
-        options.micro_batch = b;
-        options.global_batch = global;
-        if (global % b == 0 && tl_plan_make(&options, &smaller, &r->error) == TL_OK && smaller.arena_bytes <= limit) {
-            tl_out_item(t->cli, "fits", "--micro-batch %lld --global-batch %lld: %s, the same step in more parts",
-                        (long long)b, (long long)global,
-                        tl_text_bytes((double)smaller.arena_bytes, t->cli->units, needs));
-            break;
-        }
-        tl_error_clear(&r->error);
-    }
+    tl_status status = tl_plan_advise(&options, &asked, &advice, &r->error);
+    if (status != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    tl_advice_out(t->cli, &asked, &advice);
     return TL_EXIT_VIOLATED;
 }
 
@@ -175,7 +173,7 @@ static void book_step(run *r, double seconds, int64_t unplanned) {
     r->measured_seconds += seconds;
     m->steps++;
     m->unplanned_bytes += unplanned;
-    m->steps_that_differ += reading.peak_bytes != r->plan.peak.bytes || reading.flops != r->plan.per_step ||
+    m->steps_that_differ += reading.peak_bytes != r->plan.peak.bytes || reading.flops != r->plan.hardware_per_step ||
                             reading.allocations != r->plan.allocations;
     if (reading.peak_bytes >= m->peak_bytes) {
         m->peak_bytes = reading.peak_bytes;
@@ -265,13 +263,15 @@ static void fill_line(run *r) {
     double seconds = r->interval_seconds / (double)(r->interval_steps ? r->interval_steps : 1);
     l->steps = t->steps;
     l->planned_peak = r->plan.peak.bytes;
-    l->planned_flops = r->plan.per_step;
+    l->planned_flops = r->plan.hardware_per_step; /* executed, as what is measured */
     l->planned_seconds = r->plan.step_seconds;
     l->measured_peak = r->measured.peak_bytes;
     l->unplanned = r->measured.unplanned_bytes;
     l->measured_seconds = seconds;
     l->tokens_per_second = seconds > 0 ? (double)(r->plan.global_batch * r->plan.seq) / seconds : 0;
-    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(l->measured_flops) / (seconds * peak) : 0;
+    /* MFU counts nothing twice that is computed again for backward. */
+    double share = tl_u128_double(r->plan.per_step) / tl_u128_double(r->plan.hardware_per_step);
+    l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(l->measured_flops) * share / (seconds * peak) : 0;
     l->left_seconds = seconds * (double)(t->steps - l->step);
 }
 

@@ -57,7 +57,8 @@ typedef enum tl_option {
 
 #define TL_TAKES(name) (UINT64_C(1) << TL_OPTION_##name)
 
-/* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision). */
+/* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision; recompute:
+ * tl_recompute_kind, every:K leaves K in .size). */
 enum {
     TL_CHOICE_ADAMW,
     TL_CHOICE_ADAM,
@@ -70,12 +71,6 @@ enum {
 };
 enum { TL_ATTENTION_EAGER, TL_ATTENTION_FLASH };
 enum { TL_LOSS_FULL, TL_LOSS_CHUNKED, TL_LOSS_FUSED };
-enum {
-    TL_RECOMPUTE_NONE,
-    TL_RECOMPUTE_SELECTIVE,
-    TL_RECOMPUTE_FULL,
-    TL_RECOMPUTE_EVERY
-}; /* every:K leaves K in .size */
 enum { TL_FLOPS_CAUSAL, TL_FLOPS_FULL };
 #define TL_DOES(value) (UINT32_C(1) << (value))
 

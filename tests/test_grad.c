@@ -536,6 +536,23 @@ static void test_every_allocation_fails_with_formulas(void **state) {
     fail_every_allocation(&t, STRIDE, 100);
 }
 
+/* The same with every block, or attention alone, computed again in backward: dropout's numbers, the inner tape, its nodes. */
+static void test_every_allocation_fails_with_recompute(void **state) {
+    (void)state;
+    tl_model model = small_gpt2();
+    model.dropout_attention = model.dropout_residual = 0.1;
+    trial t = small_trial(model);
+    t.options.recompute.kind = TL_RECOMPUTE_FULL;
+    fail_every_allocation(&t, STRIDE, 300);
+    t = small_trial(small_llama());
+    t.options.recompute.kind = TL_RECOMPUTE_SELECTIVE;
+    fail_every_allocation(&t, STRIDE, 300);
+    t.options.recompute = (tl_recompute){TL_RECOMPUTE_EVERY, 2};
+    t.kernels = NULL;
+    t.formulas = true;
+    fail_every_allocation(&t, STRIDE, 100);
+}
+
 /* A source whose second micro-batch has a token beyond the vocabulary, while `bad`. */
 typedef struct faulty {
     random_batch good;
@@ -650,6 +667,7 @@ int main(void) {
         cmocka_unit_test(test_every_allocation_fails_gpt2),
         cmocka_unit_test(test_every_allocation_fails_llama),
         cmocka_unit_test(test_every_allocation_fails_with_formulas),
+        cmocka_unit_test(test_every_allocation_fails_with_recompute),
         cmocka_unit_test(test_a_scope_without_memory),
         cmocka_unit_test(test_the_peak_of_a_phase_is_its_own),
         cmocka_unit_test(test_a_failed_step_leaves_nothing),

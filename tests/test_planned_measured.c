@@ -35,6 +35,7 @@ typedef struct config {
     bool flip_tied, biases, mixed, bf16, best, ungated, interleaved;
     int64_t kv_heads, layers, context; /* 0: the base model's */
     int threads;
+    tl_recompute recompute;
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -86,6 +87,46 @@ static const config configs[] = {
     CONFIG("cruncher adamw, bf16-mixed, clipped", small_cruncher, ADAMW, 8, 1, 1, .mixed = true, .clip = 1),
 };
 
+#define SELECTIVE .recompute = {TL_RECOMPUTE_SELECTIVE, 0}
+#define FULL .recompute = {TL_RECOMPUTE_FULL, 0}
+#define EVERY(k) .recompute = {TL_RECOMPUTE_EVERY, (k)}
+
+/* Recompute by family and optimizer; condensed repetitions of micro-batches, odd layers, dropout. */
+static const config recomputed[] = {
+    CONFIG("gpt2 adamw, selective", small_gpt2, ADAMW, 2, 16, 1, SELECTIVE),
+    CONFIG("gpt2 adamw, selective, dropout, 3 micro-batches", small_gpt2, ADAMW, 2, 16, 3, SELECTIVE, .dropout = 0.1),
+    CONFIG("gpt2 adamw, full", small_gpt2, ADAMW, 3, 16, 1, FULL),
+    CONFIG("gpt2 adamw, full, dropout, 4 micro-batches, clipped", small_gpt2, ADAMW, 2, 16, 4, FULL, .dropout = 0.1,
+           .clip = 1),
+    CONFIG("gpt2 cs336, full, untied", small_gpt2, ADAMW_CS336, 2, 12, 3, FULL, .flip_tied = true),
+    CONFIG("gpt2 sgd, every 2 of 5, dropout", small_gpt2, SGD, 2, 16, 1, EVERY(2), .layers = 5, .dropout = 0.1),
+    CONFIG("gpt2 momentum, every 3 of 5, 3 micro-batches", small_gpt2, MOMENTUM, 2, 16, 3, EVERY(3), .layers = 5),
+    CONFIG("gpt2 adagrad, full", small_gpt2, ADAGRAD, 4, 8, 1, FULL),
+    CONFIG("gpt2 sgd, selective", small_gpt2, SGD, 2, 16, 3, SELECTIVE),
+    CONFIG("gpt2 momentum, full", small_gpt2, MOMENTUM, 2, 16, 1, FULL),
+    CONFIG("gpt2 adagrad, selective", small_gpt2, ADAGRAD, 4, 8, 3, SELECTIVE),
+    CONFIG("gpt2 adamw, bf16-mixed, full, best kernels, 2 threads", small_gpt2, ADAMW, 2, 16, 3, FULL, .mixed = true,
+           .best = true, .threads = 2, .dropout = 0.1),
+    CONFIG("gpt2 adamw, bf16, every layer", small_gpt2, ADAMW, 2, 16, 1, EVERY(1), .bf16 = true),
+    CONFIG("llama adamw, selective", small_llama, ADAMW, 2, 16, 1, SELECTIVE),
+    CONFIG("llama adamw, selective, one key head, 3 micro-batches", small_llama, ADAMW, 2, 16, 3, SELECTIVE,
+           .kv_heads = 1),
+    CONFIG("llama adamw, full", small_llama, ADAMW, 2, 16, 1, FULL),
+    CONFIG("llama adamw, full, tied, 5 micro-batches", small_llama, ADAMW, 2, 16, 5, FULL, .flip_tied = true),
+    CONFIG("llama sgd, full, biases, clipped", small_llama, SGD, 2, 16, 3, FULL, .biases = true, .clip = 0.5),
+    CONFIG("llama momentum, every 2 of 5", small_llama, MOMENTUM, 2, 16, 1, EVERY(2), .layers = 5),
+    CONFIG("llama adagrad, every 4 of 5, 3 micro-batches", small_llama, ADAGRAD, 2, 16, 3, EVERY(4), .layers = 5),
+    CONFIG("llama cs336, selective, interleaved", small_llama, ADAMW_CS336, 2, 16, 1, SELECTIVE, .kv_heads = 4,
+           .interleaved = true),
+    CONFIG("llama sgd, selective", small_llama, SGD, 2, 16, 1, SELECTIVE),
+    CONFIG("llama momentum, selective", small_llama, MOMENTUM, 2, 16, 3, SELECTIVE),
+    CONFIG("llama adagrad, full", small_llama, ADAGRAD, 2, 16, 1, FULL),
+    CONFIG("llama adamw, ungated, full", small_llama, ADAMW, 2, 16, 1, FULL, .ungated = true),
+    CONFIG("llama adamw, bf16-mixed, selective, best kernels, 2 threads", small_llama, ADAMW, 4, 32, 3, SELECTIVE,
+           .mixed = true, .best = true, .threads = 2),
+};
+
+enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
 static tl_model model_of(const config *c) {
@@ -115,6 +156,7 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.momentum = c->rule == MOMENTUM ? 0.9 : 0;
     o.optimizer.cs336_order = c->rule == ADAMW_CS336;
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
+    o.recompute = c->recompute;
     return o;
 }
 
@@ -258,12 +300,10 @@ static void measure(const config *c, account *a, account *own) {
     assert_int_equal(instrument_free(in), 0);
 }
 
-static void test_planned_equals_measured(void **state) {
-    (void)state;
+static void compare_all(const config *list, int count) {
     int different = 0, compared = 0;
-    assert_true(CONFIGS >= 24);
-    for (int i = 0; i < CONFIGS; i++) {
-        const config *c = &configs[i];
+    for (int i = 0; i < count; i++) {
+        const config *c = &list[i];
         account planned, real, own;
         plan(c, &planned);
         measure(c, &real, &own);
@@ -281,6 +321,17 @@ static void test_planned_equals_measured(void **state) {
     }
     print_message("planned = measured on %d of %d configurations\n", compared - different, compared);
     assert_int_equal(different, 0);
+}
+
+static void test_planned_equals_measured(void **state) {
+    (void)state;
+    assert_true(CONFIGS >= 24);
+    compare_all(configs, CONFIGS);
+}
+
+static void test_planned_equals_measured_with_recompute(void **state) {
+    (void)state;
+    compare_all(recomputed, RECOMPUTED);
 }
 
 /* ---- the arena ---- */
@@ -555,9 +606,9 @@ static void test_resident_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planned_equals_measured), cmocka_unit_test(test_arena_holds_every_step),
-        cmocka_unit_test(test_arena_reports_unplanned), cmocka_unit_test(test_mutations_are_caught),
-        cmocka_unit_test(test_resident_memory),
+        cmocka_unit_test(test_planned_equals_measured), cmocka_unit_test(test_planned_equals_measured_with_recompute),
+        cmocka_unit_test(test_arena_holds_every_step),  cmocka_unit_test(test_arena_reports_unplanned),
+        cmocka_unit_test(test_mutations_are_caught),    cmocka_unit_test(test_resident_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

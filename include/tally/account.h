@@ -56,6 +56,9 @@ void tl_ledger_peak(const tl_ctx *ctx, tl_peak *peak);
 void tl_ledger_phase_peak(const tl_ctx *ctx, tl_phase phase, tl_peak *peak);
 /* Counts of the current log; TL_PHASE_ALL for all phases. */
 void tl_ledger_counts(const tl_ctx *ctx, tl_phase phase, tl_counts *counts);
+/* Of those counts, what a checkpointed region (tally/grad.h) computed a second time. All counts are hardware FLOPs; less
+ * these they are model FLOPs. */
+void tl_ledger_recomputed(const tl_ctx *ctx, tl_phase phase, tl_counts *counts);
 /* Allocations of storages with bytes in the current log (carried ones not counted). */
 int64_t tl_ledger_allocations(const tl_ctx *ctx);
 
@@ -70,6 +73,7 @@ typedef struct tl_op_entry {
     int64_t workspace_bytes;
     int64_t m, n, k, batch; /* of its largest product; 0 without one */
     tl_dtype dtype;         /* of its first output */
+    bool recomputed;        /* executed a second time, for backward */
 } tl_op_entry;
 typedef bool tl_op_visitor(void *user, const tl_op_entry *entry); /* false stops */
 void tl_ledger_each_op(const tl_ctx *ctx, tl_op_visitor *visit, void *user);

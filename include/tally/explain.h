@@ -49,9 +49,13 @@ typedef enum tl_explain_count {
     TL_EXPLAIN_ARITHMETIC,
     TL_EXPLAIN_SPECIAL
 } tl_explain_count;
-/* Counts of one step on one device. TL_PHASE_FORWARD includes the loss; TL_PHASE_ALL is the whole step. */
+/* Counts of one step on one device. TL_PHASE_FORWARD includes the loss; TL_PHASE_ALL is the whole step. They are the
+ * model's: what is computed again for backward is left out. */
 tl_status tl_explain_flops(const tl_plan_run *run, tl_phase phase, tl_explain_count which, tl_explain_sum *sum,
                            tl_error *error) TL_MUST_CHECK;
+/* What is computed again for backward in a step: with tl_explain_flops of TL_PHASE_ALL all that is executed. */
+tl_status tl_explain_recomputed(const tl_plan_run *run, tl_explain_count which, tl_explain_sum *sum,
+                                tl_error *error) TL_MUST_CHECK;
 
 /* The live set at the peak of a phase (TL_PHASE_ALL: of the step): by category, and for saved and work by module. */
 tl_status tl_explain_memory(const tl_plan_run *run, tl_phase phase, tl_explain_sum *sum, tl_error *error) TL_MUST_CHECK;

@@ -25,6 +25,31 @@ bool tl_is_recording(const tl_ctx *ctx);
 tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) TL_MUST_CHECK;
 /* Lets go of everything recorded. */
 void tl_tape_clear(tl_ctx *ctx);
+/* ---- recompute (checkpoint) ----
+ * A part of the forward pass that keeps its inputs alone and is computed again in backward (Chen et al. 2016, "Training
+ * deep nets with sublinear memory cost"): memory for time. */
+
+/* Computes out[] from in[], in the current scope, with ops. Called once in forward and once more in backward, and must do
+ * the same both times. TL_OK, or the context's error. */
+typedef tl_status tl_region_function(tl_ctx *ctx, const void *user, tl_tensor *const in[], tl_tensor *out[]);
+
+/* Runs `function` and hands its n_out outputs on (0 < n_out, n_in <= 16), in the caller's scope. While recording, nothing
+ * inside is saved but the inputs; tl_backward runs `function` again, recorded, then walks what that recorded.
+ *
+ *   - The gradients have the same bits as without. Dropout draws the same numbers again: the stream's position is set back,
+ *     and drawing another amount is an error.
+ *   - Every tensor of the recorded expression that `function` reads must be among in[]; reading another one is refused.
+ *     Leaves (parameters) need not be; what else it reads must live, unchanged, until backward.
+ *   - `user` is copied when user_bytes > 0; with 0 the pointer itself is passed on and must stay good until backward.
+ *   - What is computed again is booked in backward, in the module and repetition of the region, and counted apart
+ *     (tl_ledger_recomputed, tl_op_entry.recomputed): model FLOPs leave it out, hardware FLOPs have it in.
+ *   - Regions may nest: what an inner one computes in an outer one's second run is computed a third time in its own.
+ *   - Without recording `function` just runs. */
+tl_status tl_checkpoint_(tl_ctx *ctx, tl_region_function *function, const void *user, size_t user_bytes,
+                         tl_tensor *const in[], int n_in, tl_tensor *out[], int n_out, const char *site);
+#define tl_checkpoint(ctx, function, user, user_bytes, in, n_in, out, n_out)                                           \
+    tl_checkpoint_((ctx), (function), (user), (user_bytes), (in), (n_in), (out), (n_out), TL_HERE)
+
 /* How many nodes are recorded. What they hold is tl_ledger_live(ctx, TL_SAVED). */
 int64_t tl_tape_nodes(const tl_ctx *ctx);
 

@@ -38,6 +38,26 @@ void tl_net_count(const tl_net *net, tl_parameter_count *count);
 
 /* Turns dropout on (training) or off. Off in a new net. */
 void tl_net_train(tl_net *net, bool on);
+
+/* What backward computes again instead of keeping it (tl_checkpoint of tally/grad.h). */
+typedef enum tl_recompute_kind {
+    TL_RECOMPUTE_NONE,
+    TL_RECOMPUTE_SELECTIVE, /* the attention core alone: scores, softmax, dropout, weighted sum (Korthikanti et al. 2022,
+                               "Reducing activation recomputation in large transformer models", section 5) */
+    TL_RECOMPUTE_FULL,      /* every block: kept is its input (the same, section 4) */
+    TL_RECOMPUTE_EVERY      /* every k-th block, from the first: those whose index is a multiple of `every` */
+} tl_recompute_kind;
+typedef struct tl_recompute {
+    tl_recompute_kind kind;
+    int64_t every; /* TL_RECOMPUTE_EVERY: 1 (the same as full) and up; else 0 */
+} tl_recompute;
+/* None in a new net. Values and gradients keep their bits whatever the choice. A model without blocks refuses all but
+ * none: they would change nothing. */
+tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) TL_MUST_CHECK;
+/* "none", "selective", "full" or "every:4", as typed. */
+char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size);
+tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) TL_MUST_CHECK;
+
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);
 /* Mean loss: cross-entropy over targets [B,T] (−100 is ignored); cruncher: squared error against [B]. Sets the phases

@@ -33,6 +33,7 @@ typedef struct tl_plan_options {
     int64_t seq, micro_batch, global_batch; /* global_batch 0: micro_batch × devices */
     tl_precision precision;
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
+    tl_recompute recompute;
     double clip;
     bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
     tl_u128 tokens;         /* of the whole run; 0: not given */
@@ -70,10 +71,11 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
-    /* matmul FLOPs of one device's step, times devices where it says per step */
+    /* matmul FLOPs of one device's step, times devices where it says per step. Model FLOPs: nothing is counted twice that is
+     * computed again for backward; hardware FLOPs are all that is executed. */
     tl_u128 forward_per_token, forward_per_token_causal, per_token, per_token_causal; /* rounded down */
     tl_u128 per_step, per_step_causal, hardware_per_step;
-    tl_u128 arithmetic_per_step, special_per_step; /* all devices */
+    tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
     int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
     bool fits;                                     /* false also when capacity is unknown: see capacity_bytes */
@@ -118,17 +120,29 @@ typedef struct tl_plan_largest {
 tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis, tl_plan_largest *largest,
                                tl_error *error) TL_MUST_CHECK;
 
-#define TL_PLAN_SUGGESTIONS 8
+#define TL_PLAN_SUGGESTIONS 12
+#define TL_PLAN_CHANGE 192
+/* What a suggestion changes, the least first. */
+typedef enum tl_plan_cost {
+    TL_PLAN_COST_NOTHING,   /* the same run: in more parts, or partly computed twice */
+    TL_PLAN_COST_PRECISION, /* other number formats */
+    TL_PLAN_COST_OPTIMIZER,
+    TL_PLAN_COST_BOTH,
+    TL_PLAN_COST_SEQUENCE, /* a shorter sequence */
+    TL_PLAN_COST_DEVICE
+} tl_plan_cost;
 typedef struct tl_plan_suggestion {
-    char change[96]; /* as typed: "--micro-batch 1 --global-batch 8" */
-    char effect[64]; /* "same run", "changes the run" */
-    int64_t bytes;   /* arena: what must fit */
+    char change[TL_PLAN_CHANGE]; /* as typed: "--micro-batch 1 --global-batch 8 --recompute full" */
+    char effect[64];             /* "same run", "changes the run" */
+    tl_plan_cost cost;
+    int64_t bytes; /* arena: what must fit */
     int64_t peak_bytes;
-    double step_seconds; /* 0: unknown */
+    tl_u128 hardware_per_step; /* matmul FLOPs executed in a step, all devices; less the plan's own: the extra */
+    double step_seconds;       /* 0: unknown */
     bool fits;
 } tl_plan_suggestion;
 typedef struct tl_plan_advice {
-    tl_plan_suggestion list[TL_PLAN_SUGGESTIONS]; /* those that fit first, the cheapest change first */
+    tl_plan_suggestion list[TL_PLAN_SUGGESTIONS]; /* those that fit first; by cost; by FLOPs */
     int count;
     int64_t state_bytes, leanest_bytes; /* state as planned; the least any option of this build keeps */
     bool state_exceeds;                 /* even the leanest state is more than the device has: nothing was tried */

@@ -17,8 +17,9 @@ typedef struct tl_train_options {
     tl_dtype dtype;       /* of parameters and activations */
     tl_optimizer_options optimizer;
     const char *init; /* tally/init.h: the net's scheme; NULL: its family's */
-    double clip;      /* global gradient norm; 0: none */
-    bool condensed;   /* on meta: run two micro-batches and book the second for all later ones */
+    tl_recompute recompute;
+    double clip;    /* global gradient norm; 0: none */
+    bool condensed; /* on meta: run two micro-batches and book the second for all later ones */
 } tl_train_options;
 
 /* One micro-batch: input and target tensors (category data) made in the current scope. tokens i32 [B,T], targets i32 [B,T];

@@ -126,6 +126,7 @@ void tl_ledger_step_begin(tl_ctx *ctx) {
     l->slot_count = 0;
     l->allocations = 0;
     memset(l->counts, 0, sizeof l->counts);
+    memset(l->recomputed, 0, sizeof l->recomputed);
     memcpy(l->high, l->live, sizeof l->live);
     tl_storage *oldest = ctx->storages;
     while (oldest && oldest->next)
@@ -168,22 +169,28 @@ tl_op_record *tl_ledger_op_begin(tl_ctx *ctx) {
     return &l->ops[l->op_count];
 }
 
+static void count(tl_ctx *ctx, tl_counts *c, const tl_op_record *r) {
+    add_checked(ctx, &c->matmul, r->matmul.count);
+    add_checked(ctx, &c->matmul_causal, r->matmul_causal.count);
+    add_checked(ctx, &c->arithmetic, r->arithmetic.count);
+    add_checked(ctx, &c->special, r->special.count);
+    add_checked(ctx, &c->read, r->read.count);
+    add_checked(ctx, &c->written, r->written.count);
+    add_checked(ctx, &c->sent, r->sent.count);
+    c->ops++;
+}
+
 void tl_ledger_op_end(tl_ctx *ctx) {
     struct tl_ledger *l = ctx->ledger;
     tl_op_record *r = &l->ops[l->op_count++];
     if (ctx->place.times > 1)
         multiply(ctx, r);
-    for (int i = 0; i < 2; i++) {
-        tl_counts *c = &l->counts[i ? (int)TL_PHASE_ALL : (int)r->place.phase];
-        add_checked(ctx, &c->matmul, r->matmul.count);
-        add_checked(ctx, &c->matmul_causal, r->matmul_causal.count);
-        add_checked(ctx, &c->arithmetic, r->arithmetic.count);
-        add_checked(ctx, &c->special, r->special.count);
-        add_checked(ctx, &c->read, r->read.count);
-        add_checked(ctx, &c->written, r->written.count);
-        add_checked(ctx, &c->sent, r->sent.count);
-        c->ops++;
-    }
+    count(ctx, &l->counts[r->place.phase], r);
+    count(ctx, &l->counts[TL_PHASE_ALL], r);
+    if (!r->place.again)
+        return;
+    count(ctx, &l->recomputed[r->place.phase], r);
+    count(ctx, &l->recomputed[TL_PHASE_ALL], r);
 }
 
 /* ---- questions ---- */
@@ -198,6 +205,10 @@ int64_t tl_ledger_allocations(const tl_ctx *ctx) { return ctx->ledger->allocatio
 
 void tl_ledger_counts(const tl_ctx *ctx, tl_phase phase, tl_counts *counts) {
     *counts = ctx->ledger->counts[(unsigned)phase <= TL_PHASE_COUNT ? phase : TL_PHASE_ALL];
+}
+
+void tl_ledger_recomputed(const tl_ctx *ctx, tl_phase phase, tl_counts *counts) {
+    *counts = ctx->ledger->recomputed[(unsigned)phase <= TL_PHASE_COUNT ? phase : TL_PHASE_ALL];
 }
 
 static void describe(const tl_ctx *ctx, const tl_moment *moment, tl_peak *peak) {
@@ -247,6 +258,7 @@ void tl_ledger_each_op(const tl_ctx *ctx, tl_op_visitor *visit, void *user) {
             .k = r->k,
             .batch = r->batch,
             .dtype = r->dtype,
+            .recomputed = r->place.again,
         };
         if (!visit(user, &entry))
             return;

@@ -41,7 +41,7 @@ struct tl_ledger {
     int64_t op_count, op_capacity;
     uint32_t slot_count;
     int64_t allocations;
-    tl_counts counts[TL_PHASE_COUNT + 1];
+    tl_counts counts[TL_PHASE_COUNT + 1], recomputed[TL_PHASE_COUNT + 1];
 };
 
 bool tl_ledger_attach(tl_ctx *ctx);

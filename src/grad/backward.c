@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A gradient arrives at a node's output: the first is held, later ones are added, in place where nothing else looks. */
-static tl_status arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site) {
+tl_status tl_arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site) {
     tl_tensor *held = *slot;
     if (!held) {
         tl_tensor_ref(g);
@@ -34,7 +34,7 @@ static bool owns_whole_storage(const tl_tensor *g) {
 }
 
 /* A leaf adopts its first gradient: the storage becomes category grad and is booked where the leaf lives. */
-static tl_status arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, const char *site) {
+tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, const char *site) {
     if (leaf->grad == g)
         return TL_OK; /* a product added straight into it */
     if (leaf->grad) {
@@ -53,6 +53,14 @@ static tl_status arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, cons
     return TL_OK;
 }
 
+tl_status tl_node_check_kept(tl_ctx *ctx, const tl_node *node) {
+    for (int i = 0; i < node->n_kept; i++)
+        if (node->kept[i].tensor->storage->version != node->kept[i].version)
+            return tl_ctx_fail(ctx, TL_ERR_STATE, "%s (%s): a tensor saved for backward was changed since",
+                               node->op->name, node->site);
+    return TL_OK;
+}
+
 static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
     memset(saved, 0, sizeof *saved);
     saved->ctx = ctx;
@@ -66,9 +74,6 @@ static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
     saved->needs = node->needs;
     for (int i = 0; i < node->n_kept; i++) {
         const tl_kept *k = &node->kept[i];
-        if (k->tensor->storage->version != k->version)
-            return tl_ctx_fail(ctx, TL_ERR_STATE, "%s (%s): a tensor saved for backward was changed since",
-                               node->op->name, node->site);
         if (k->slot < TL_MAX_IO)
             saved->in[k->slot] = k->tensor;
         else
@@ -79,7 +84,7 @@ static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
         if (leaf && leaf->grad && tl_tensor_is_exclusive(leaf->grad, 1))
             saved->into[i] = leaf->grad;
     }
-    return TL_OK;
+    return tl_node_check_kept(ctx, node);
 }
 
 static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
@@ -99,15 +104,15 @@ static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
                                tl_dtype_name(node->in_dtype[i]), tl_shape_text(&node->in_shape[i], b, sizeof b));
         }
         status = edge->leaf
-                     ? arrive_at_leaf(ctx, edge->leaf, gin[i], node->site)
-                     : arrive_at_node(ctx, &ctx->tape->nodes[edge->node]->gout[edge->output], gin[i], node->site);
+                     ? tl_arrive_at_leaf(ctx, edge->leaf, gin[i], node->site)
+                     : tl_arrive_at_node(ctx, &ctx->tape->nodes[edge->node]->gout[edge->output], gin[i], node->site);
     }
     return status;
 }
 
-static tl_status walk(tl_ctx *ctx) {
+tl_status tl_tape_walk(tl_ctx *ctx, int64_t first) {
     struct tl_tape *tape = ctx->tape;
-    for (int64_t i = tape->count; i-- > 0;) {
+    for (int64_t i = tape->count; i-- > first;) {
         tl_node *node = tape->nodes[i];
         bool reached = false;
         for (int j = 0; j < node->n_out; j++)
@@ -118,7 +123,7 @@ static tl_status walk(tl_ctx *ctx) {
             ctx->place.region = node->region;
             ctx->phase_site = node->user_site;
             tl_scope_begin(ctx);
-            status = walk_node(ctx, node);
+            status = node->region_run ? tl_region_walk(ctx, node) : walk_node(ctx, node);
             tl_scope_end(ctx);
         }
         tl_node_let_go(node);
@@ -133,6 +138,8 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
         return ctx->error.status;
     if (!loss)
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "backward of nothing");
+    if (ctx->in_region)
+        return tl_ctx_fail(ctx, TL_ERR_STATE, "backward inside a checkpointed region; call it after the region");
     char text[200];
     if (tl_tensor_ctx(loss) != ctx) /* its node would be looked up in the wrong tape */
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "backward of %s, a tensor of another context",
@@ -159,7 +166,7 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
     }
     tl_status status = ctx->error.status;
     if (status == TL_OK)
-        status = walk(ctx);
+        status = tl_tape_walk(ctx, 0);
     tl_scope_end(ctx);
     ctx->place = before;
     ctx->phase_site = phase_site;

@@ -5,7 +5,7 @@
 
 enum { CHUNK = 256 << 10 };
 
-static void *tape_alloc(tl_ctx *ctx, size_t bytes) {
+void *tl_tape_alloc(tl_ctx *ctx, size_t bytes) {
     struct tl_tape *tape = ctx->tape;
     bytes = (bytes + 15) & ~(size_t)15;
     if (!tape->chunks || tape->chunks->size - tape->chunks->used < bytes) {
@@ -24,17 +24,17 @@ static void *tape_alloc(tl_ctx *ctx, size_t bytes) {
 
 static tl_node *node_new(tl_ctx *ctx, const tl_sig *sig, int n_kept) {
     size_t n_in = (size_t)sig->n_in, n_out = (size_t)sig->n_out;
-    tl_node *node = tape_alloc(ctx, sizeof *node);
+    tl_node *node = tl_tape_alloc(ctx, sizeof *node);
     if (!node)
         return NULL;
     memset(node, 0, sizeof *node);
-    node->edges = tape_alloc(ctx, n_in * sizeof *node->edges);
-    node->in_shape = tape_alloc(ctx, n_in * sizeof *node->in_shape);
-    node->in_dtype = tape_alloc(ctx, n_in * sizeof *node->in_dtype);
-    node->needs = tape_alloc(ctx, n_in * sizeof *node->needs);
-    node->kept = tape_alloc(ctx, (size_t)n_kept * sizeof *node->kept);
-    node->gout = tape_alloc(ctx, n_out * sizeof *node->gout);
-    node->attr = tape_alloc(ctx, sig->op->attr_size);
+    node->edges = tl_tape_alloc(ctx, n_in * sizeof *node->edges);
+    node->in_shape = tl_tape_alloc(ctx, n_in * sizeof *node->in_shape);
+    node->in_dtype = tl_tape_alloc(ctx, n_in * sizeof *node->in_dtype);
+    node->needs = tl_tape_alloc(ctx, n_in * sizeof *node->needs);
+    node->kept = tl_tape_alloc(ctx, (size_t)n_kept * sizeof *node->kept);
+    node->gout = tl_tape_alloc(ctx, n_out * sizeof *node->gout);
+    node->attr = tl_tape_alloc(ctx, sig->op->attr_size);
     if (ctx->error.status != TL_OK)
         return NULL;
     memset(node->edges, 0, n_in * sizeof *node->edges);
@@ -44,7 +44,7 @@ static tl_node *node_new(tl_ctx *ctx, const tl_sig *sig, int n_kept) {
     return node;
 }
 
-static void keep(tl_node *node, tl_tensor *t, int slot) {
+void tl_node_keep(tl_node *node, tl_tensor *t, int slot) {
     tl_storage *storage = t->storage;
     tl_tensor_ref(t);
     storage->saved++;
@@ -110,10 +110,10 @@ static tl_status record(tl_ctx *ctx, const tl_sig *sig, const tl_saves *saves, t
     }
     for (int i = 0; i < sig->n_in; i++)
         if (saves->in >> i & 1)
-            keep(node, sig->in[i], i);
+            tl_node_keep(node, sig->in[i], i);
     for (int j = 0; j < sig->n_out; j++) {
         if (saves->out >> j & 1)
-            keep(node, out[j], TL_MAX_IO + j);
+            tl_node_keep(node, out[j], TL_MAX_IO + j);
         if (!sig->out[j].hidden && tl_dtype_is_float(out[j]->dtype)) {
             out[j]->node = (uint32_t)tape->count;
             out[j]->node_output = (uint32_t)j;
@@ -135,7 +135,7 @@ void tl_tape_clear(tl_ctx *ctx) {
     for (int64_t i = tape->count; i-- > 0;)
         tl_node_let_go(tape->nodes[i]);
     tape->count = 0;
-    tape->generation++;
+    tape->generation = ++tape->newest;
     while (tape->chunks && tape->chunks->next) { /* one chunk stays for the next step */
         tl_chunk *chunk = tape->chunks;
         tape->chunks = chunk->next;
@@ -146,25 +146,25 @@ void tl_tape_clear(tl_ctx *ctx) {
 }
 
 static void close_tape(tl_ctx *ctx) {
-    struct tl_tape *tape = ctx->tape;
-    if (!tape)
-        return;
-    tl_tape_clear(ctx);
-    if (tape->chunks)
-        tl_host_free(ctx, tape->chunks, sizeof *tape->chunks + tape->chunks->size);
-    tl_host_free(ctx, tape->nodes, (size_t)tape->capacity * sizeof *tape->nodes);
-    tl_host_free(ctx, tape, sizeof *tape);
-    ctx->tape = NULL;
+    while (ctx->tape) {
+        struct tl_tape *tape = ctx->tape, *inner = tape->inner;
+        tl_tape_clear(ctx);
+        if (tape->chunks)
+            tl_host_free(ctx, tape->chunks, sizeof *tape->chunks + tape->chunks->size);
+        tl_host_free(ctx, tape->nodes, (size_t)tape->capacity * sizeof *tape->nodes);
+        tl_host_free(ctx, tape, sizeof *tape);
+        ctx->tape = inner;
+    }
 }
 
-static const tl_tape_hooks hooks = {record, is_valid, close_tape};
+static const tl_tape_hooks hooks = {record, is_valid, tl_region_meet, close_tape};
 
 tl_status tl_record(tl_ctx *ctx, bool on) {
     if (on && !ctx->tape) {
         ctx->tape = tl_host_alloc(ctx, sizeof *ctx->tape);
         if (!ctx->tape)
             return ctx->error.status;
-        ctx->tape->generation = 1;
+        ctx->tape->generation = ctx->tape->newest = 1;
         ctx->tape_hooks = &hooks;
     }
     ctx->recording = on;

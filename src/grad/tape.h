@@ -17,8 +17,11 @@ typedef struct tl_kept {
     uint8_t slot; /* input i: i; output j: TL_MAX_IO + j */
 } tl_kept;
 
+struct tl_region; /* what a checkpointed region needs to run again: checkpoint.c */
+
 typedef struct tl_node {
-    const tl_op *op;
+    const tl_op *op;              /* of a region: its name alone */
+    struct tl_region *region_run; /* NULL: an op */
     void *attr;
     uint32_t module, region;
     const char *site, *user_site;
@@ -40,10 +43,23 @@ typedef struct tl_chunk {
 struct tl_tape {
     tl_node **nodes;
     int64_t count, capacity;
-    uint64_t generation;
+    uint64_t generation, newest; /* newest: the highest that this tape or one inside it ever had */
     tl_chunk *chunks;
+    struct tl_tape *inner; /* what a region records when it runs again; kept for the next region */
 };
 
+void *tl_tape_alloc(tl_ctx *ctx, size_t bytes); /* lives until the tape is cleared; NULL with the context's error */
+void tl_node_keep(tl_node *node, tl_tensor *t, int slot);
 void tl_node_let_go(tl_node *node); /* saved tensors, gradients and leaves */
+/* The gradient g arrives at a node's output, or at a leaf. */
+tl_status tl_arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site);
+tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, const char *site);
+/* Walks the context's tape from its last node down to node `first`. */
+tl_status tl_tape_walk(tl_ctx *ctx, int64_t first);
+tl_status tl_node_check_kept(tl_ctx *ctx, const tl_node *node); /* nothing saved was changed since */
+/* Runs a region again, recorded, and walks what it recorded. */
+tl_status tl_region_walk(tl_ctx *ctx, tl_node *node);
+/* tl_tape_hooks.meet */
+tl_status tl_region_meet(tl_ctx *ctx, const tl_sig *sig, const tl_tensor *t);
 
 #endif

@@ -105,7 +105,7 @@ static tl_tensor *gpt2_forward(tl_net *net, tl_tensor *tokens) {
     tl_tensor *x = embed(net, tokens);
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
         tl_module_begin(net->ctx, "h", r.index);
-        tl_tensor *y = block(net, &net->blocks[r.index], x);
+        tl_tensor *y = tl_apply_block(net, r.index, block, x);
         tl_module_end(net->ctx);
         tl_repeat_into(&r, &x, y);
     }

@@ -2,6 +2,8 @@
 #include "nn/cache.h"
 #include "tally/ops_quantize.h"
 
+#include "tally/grad.h"
+
 #include <stdio.h>
 
 void tl_enter_(tl_net *net, const char *name, int64_t index, const char *site) {
@@ -48,6 +50,26 @@ tl_tensor *tl_activate(tl_net *net, tl_tensor *x) {
     return NULL;
 }
 
+struct tl_core {
+    tl_net *net;
+};
+
+/* in: q[…,T,K], k and v alike, with the axes of the heads in front → out: […,T,K]. */
+static tl_status attention_core(tl_ctx *ctx, const void *user, tl_tensor *const in[], tl_tensor *out[]) {
+    const struct tl_core *core = user;
+    tl_net *net = core->net;
+    tl_module_begin(ctx, "scores", -1);
+    tl_tensor *scores = tl_matmul_causal(in[0], tl_transpose(in[1], -1, -2), TL_CAUSAL_MN);
+    tl_module_end(ctx);
+    tl_tensor *weights = tl_softmax(scores, 1.0 / tl_square_root((double)net->symbols.K.size), true);
+    tl_release(scores);
+    weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
+    tl_module_begin(ctx, "values", -1);
+    out[0] = tl_matmul_causal(weights, in[2], TL_CAUSAL_MK);
+    tl_module_end(ctx);
+    return tl_ctx_status(ctx);
+}
+
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v) {
     if (!q || !k || !v || (net->cache && !tl_cache_append(net, &k, &v)))
         return NULL;
@@ -63,21 +85,41 @@ tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor
         k = tl_view(k, TL_SHAPE(ctx, B, s->G, one, seen, K));
         v = tl_view(v, TL_SHAPE(ctx, B, s->G, one, seen, K));
     }
-    tl_module_begin(ctx, "scores", -1);
-    tl_tensor *scores = tl_matmul_causal(q, tl_transpose(k, -1, -2), TL_CAUSAL_MN);
-    tl_module_end(ctx);
-    tl_tensor *weights = tl_softmax(scores, 1.0 / tl_square_root((double)K.size), true);
-    tl_release(scores);
-    weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
-    tl_module_begin(ctx, "values", -1);
-    tl_tensor *mixed = tl_matmul_causal(weights, v, TL_CAUSAL_MK);
-    tl_module_end(ctx);
+    struct tl_core core = {net};
+    tl_tensor *in[] = {q, k, v}, *mixed = NULL;
+    if (net->recompute.kind == TL_RECOMPUTE_SELECTIVE)
+        tl_checkpoint(ctx, attention_core, &core, sizeof core, in, 3, &mixed, 1);
+    else
+        attention_core(ctx, &core, in, &mixed);
     if (grouped)
         mixed = tl_view(mixed, TL_SHAPE(ctx, B, H, T, K));
     return tl_reshape(tl_transpose(mixed, 1, 2), TL_SHAPE(ctx, B, T, tl_dim_mul(ctx, H, K)));
 }
 
 int64_t tl_first_position(const tl_net *net) { return net->cache ? net->cache->length : 0; }
+
+struct tl_block_call {
+    tl_net *net;
+    const tl_block *block;
+    tl_block_function *function;
+};
+
+static tl_status block_region(tl_ctx *ctx, const void *user, tl_tensor *const in[], tl_tensor *out[]) {
+    const struct tl_block_call *call = user;
+    out[0] = call->function(call->net, call->block, in[0]);
+    return tl_ctx_status(ctx);
+}
+
+tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x) {
+    const tl_recompute *r = &net->recompute;
+    bool again = r->kind == TL_RECOMPUTE_FULL || (r->kind == TL_RECOMPUTE_EVERY && index % r->every == 0);
+    struct tl_block_call call = {net, &net->blocks[index], function};
+    if (!again)
+        return function(net, call.block, x);
+    tl_tensor *y = NULL;
+    tl_checkpoint(net->ctx, block_region, &call, sizeof call, &x, 1, &y, 1);
+    return y;
+}
 
 tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name) {
     tl_enter(net, name, -1);

@@ -97,15 +97,18 @@ static tl_tensor *mlp(tl_net *net, const tl_mlp *m, tl_tensor *x) {
     return tl_leave(net, tl_apply_linear(net, "down_proj", y, m->down, m->down_bias));
 }
 
+static tl_tensor *block(tl_net *net, const tl_block *b, tl_tensor *x) {
+    tl_tensor *y = tl_add(x, attention(net, &b->attention, tl_apply_norm(net, &b->norm_1, "input_layernorm", x)));
+    tl_tensor *z = mlp(net, &b->mlp, tl_apply_norm(net, &b->norm_2, "post_attention_layernorm", y));
+    return tl_add(y, z);
+}
+
 static tl_tensor *llama_forward(tl_net *net, tl_tensor *tokens) {
     tl_enter(net, "embed_tokens", -1);
     tl_tensor *x = tl_leave(net, tl_embedding(net->token_table, tokens));
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
-        const tl_block *b = &net->blocks[r.index];
         tl_module_begin(net->ctx, "layers", r.index);
-        tl_tensor *y = tl_add(x, attention(net, &b->attention, tl_apply_norm(net, &b->norm_1, "input_layernorm", x)));
-        tl_tensor *z = mlp(net, &b->mlp, tl_apply_norm(net, &b->norm_2, "post_attention_layernorm", y));
-        z = tl_add(y, z);
+        tl_tensor *z = tl_apply_block(net, r.index, block, x);
         tl_module_end(net->ctx);
         tl_repeat_into(&r, &x, z);
     }

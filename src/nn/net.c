@@ -128,6 +128,49 @@ void tl_net_count(const tl_net *net, tl_parameter_count *count) {
 
 void tl_net_train(tl_net *net, bool on) { net->training = on; }
 
+tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) {
+    bool every = recompute.kind == TL_RECOMPUTE_EVERY;
+    if ((unsigned)recompute.kind > TL_RECOMPUTE_EVERY || (every ? recompute.every < 1 : recompute.every != 0))
+        return tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                           "recompute of kind %d with every %lld; every 1 or more with kind every, else 0, would work",
+                           (int)recompute.kind, (long long)recompute.every);
+    if (recompute.kind != TL_RECOMPUTE_NONE && net->model.family == TL_FAMILY_CRUNCHER)
+        return tl_ctx_fail(net->ctx, TL_ERR_UNSUPPORTED,
+                           "recompute of %s, which has no blocks and no attention, changes nothing; none would work",
+                           net->model.name);
+    net->recompute = recompute;
+    return TL_OK;
+}
+
+tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) {
+    static const char *const names[] = {"none", "selective", "full"};
+    for (int kind = 0; kind < 3; kind++)
+        if (strcmp(text, names[kind]) == 0) {
+            *recompute = (tl_recompute){(tl_recompute_kind)kind, 0};
+            return TL_OK;
+        }
+    tl_recompute every = {TL_RECOMPUTE_EVERY, 0};
+    bool digits = strncmp(text, "every:", 6) == 0 && text[6];
+    for (const char *at = text + 6; digits && *at; at++)
+        digits = *at >= '0' && *at <= '9' && tl_mul_i64(every.every, 10, &every.every) &&
+                 tl_add_i64(every.every, *at - '0', &every.every);
+    if (!digits || every.every < 1)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "recompute \"%.80s\"; none, selective, full or every:K (a layer in K, such as every:4) would work", text);
+    *recompute = every;
+    return TL_OK;
+}
+
+char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
+    static const char *const names[] = {"none", "selective", "full"};
+    if (recompute.kind == TL_RECOMPUTE_EVERY)
+        snprintf(buffer, size, "every:%lld", (long long)recompute.every);
+    else
+        snprintf(buffer, size, "%s", (unsigned)recompute.kind < 3 ? names[recompute.kind] : "?");
+    return buffer;
+}
+
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) { return input ? net->code->forward(net, input) : NULL; }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {

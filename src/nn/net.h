@@ -59,6 +59,7 @@ struct tl_net {
     tl_dtype dtype;
     bool training;
     struct tl_cache *cache; /* while a forward runs through one: nn/cache.h; else NULL */
+    tl_recompute recompute;
     const tl_family_code *code;
     tl_parameter *parameters;
     int count;
@@ -97,6 +98,9 @@ tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tens
 #define tl_apply_linear(net, name, x, w, bias) tl_apply_linear_((net), (name), (x), (w), (bias), TL_HERE)
 /* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
+/* Block `index` of x, checkpointed where the policy says so. */
+typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
+tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */

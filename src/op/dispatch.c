@@ -243,6 +243,9 @@ static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_
             return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s (%s): input %d belongs to another context", op->name, site, i);
         sig.in[i] = in[i];
         sig.needs_grad[i] = ctx->recording && tl_tensor_needs_grad(in[i]);
+        if (ctx->in_region && !ctx->recording && tl_tensor_needs_grad(in[i]) &&
+            ctx->tape_hooks->meet(ctx, &sig, in[i]) != TL_OK)
+            return ctx->error.status;
         wants |= sig.needs_grad[i];
     }
     sig.recording = wants && op->grad != tl_grad_none;

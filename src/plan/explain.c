@@ -256,6 +256,7 @@ typedef struct op_gather {
     tl_gather g;
     tl_phase phase;
     tl_explain_count which;
+    bool again; /* what is computed a second time, else what is not */
 } op_gather;
 
 static const tl_amount *amount_of(const tl_op_entry *e, tl_explain_count which) {
@@ -275,6 +276,8 @@ static bool gather_op(void *user, const tl_op_entry *e) {
     op_gather *o = user;
     bool forward = e->phase == TL_PHASE_FORWARD || e->phase == TL_PHASE_LOSS;
     const tl_amount *amount = amount_of(e, o->which);
+    if (e->recomputed != o->again)
+        return true;
     if (o->phase == TL_PHASE_ALL || o->phase == e->phase || (o->phase == TL_PHASE_FORWARD && forward)) {
         if (amount->count > 0)
             tl_gather_add(&o->g, e->pattern, e->op, e->region, amount->count, amount->formula);
@@ -295,6 +298,13 @@ static tl_u128 counted(const tl_counts *c, tl_explain_count which) {
     }
 }
 
+static tl_u128 counted_once(const tl_plan_run *run, tl_phase phase, tl_explain_count which) {
+    tl_counts all, again;
+    tl_ledger_counts(run->ctx, phase, &all);
+    tl_ledger_recomputed(run->ctx, phase, &again);
+    return counted(&all, which) - counted(&again, which);
+}
+
 tl_status tl_explain_flops(const tl_plan_run *run, tl_phase phase, tl_explain_count which, tl_explain_sum *sum,
                            tl_error *error) {
     op_gather o = {.phase = phase, .which = which};
@@ -303,14 +313,22 @@ tl_status tl_explain_flops(const tl_plan_run *run, tl_phase phase, tl_explain_co
     tl_status status = tl_gather_end(&o.g, "the count of operations", true, error);
     if (status != TL_OK)
         return status;
-    tl_counts c;
-    tl_ledger_counts(run->ctx, phase, &c);
-    tl_u128 want = counted(&c, which);
-    if (phase == TL_PHASE_FORWARD) {
-        tl_ledger_counts(run->ctx, TL_PHASE_LOSS, &c);
-        want += counted(&c, which);
-    }
+    tl_u128 want = counted_once(run, phase, which);
+    if (phase == TL_PHASE_FORWARD)
+        want += counted_once(run, TL_PHASE_LOSS, which);
     return tl_explain_check(run, "the count of operations", sum->formula, want, error);
+}
+
+tl_status tl_explain_recomputed(const tl_plan_run *run, tl_explain_count which, tl_explain_sum *sum, tl_error *error) {
+    op_gather o = {.phase = TL_PHASE_ALL, .which = which, .again = true};
+    tl_counts again;
+    tl_gather_begin(&o.g, run, sum);
+    tl_ledger_each_op(run->ctx, gather_op, &o);
+    tl_status status = tl_gather_end(&o.g, "what is computed again", true, error);
+    if (status != TL_OK)
+        return status;
+    tl_ledger_recomputed(run->ctx, TL_PHASE_ALL, &again);
+    return tl_explain_check(run, "what is computed again", sum->formula, counted(&again, which), error);
 }
 
 /* ---- beside 6·P·tokens ---- */

@@ -71,6 +71,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .accumulation = micros,
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
+                                .recompute = o->recompute,
                                 .condensed = !o->every_micro_batch,
                                 .clip = o->clip};
     return tl_precision_apply(o->precision, train, error);
@@ -165,10 +166,11 @@ static void copy_peak(const tl_peak *from, tl_plan_peak *to) {
 
 /* One device's counts times all of them. */
 static tl_status read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan *p, tl_error *error) {
-    tl_counts all, forward, loss;
+    tl_counts all, again, forward, loss;
     tl_ledger_counts(run->ctx, TL_PHASE_ALL, &all);
     tl_ledger_counts(run->ctx, TL_PHASE_FORWARD, &forward);
     tl_ledger_counts(run->ctx, TL_PHASE_LOSS, &loss);
+    tl_ledger_recomputed(run->ctx, TL_PHASE_ALL, &again);
     bool tokens = o->model.family != TL_FAMILY_CRUNCHER;
     tl_u128 per_device = (tl_u128)run->train.micro_batch * (tl_u128)run->train.accumulation;
     if (tokens)
@@ -176,13 +178,14 @@ static tl_status read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan 
     tl_u128 n = (tl_u128)o->devices.count;
     p->forward_per_token = (forward.matmul + loss.matmul) / per_device;
     p->forward_per_token_causal = (forward.matmul_causal + loss.matmul_causal) / per_device;
-    p->per_token = all.matmul / per_device;
-    p->per_token_causal = all.matmul_causal / per_device;
-    if (!tl_mul_u128(all.matmul, n, &p->per_step) || !tl_mul_u128(all.matmul_causal, n, &p->per_step_causal) ||
+    p->per_token = (all.matmul - again.matmul) / per_device;
+    p->per_token_causal = (all.matmul_causal - again.matmul_causal) / per_device;
+    if (!tl_mul_u128(all.matmul, n, &p->hardware_per_step) ||
+        !tl_mul_u128(all.matmul_causal - again.matmul_causal, n, &p->per_step_causal) ||
         !tl_mul_u128(all.arithmetic, n, &p->arithmetic_per_step) || !tl_mul_u128(all.special, n, &p->special_per_step))
         return tl_fail(error, TL_ERR_OVERFLOW, "the FLOPs of a step on %lld devices are beyond 128 bits",
                        (long long)o->devices.count);
-    p->hardware_per_step = p->per_step; /* nothing is recomputed in this build: executed once */
+    p->per_step = (all.matmul - again.matmul) * n; /* no more than the hardware's */
     p->sent_per_step = all.sent;
     return TL_OK;
 }
@@ -277,7 +280,10 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
                      "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
                      (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
     if (o->model.family != TL_FAMILY_CRUNCHER)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are kept; loss full");
+        tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are %s; loss full",
+                     o->recompute.kind == TL_RECOMPUTE_NONE    ? "kept"
+                     : o->recompute.kind == TL_RECOMPUTE_EVERY ? "kept where a layer is not computed again"
+                                                               : "not kept but computed again");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");

@@ -15,6 +15,7 @@ typedef struct tl_place {
     tl_phase phase;
     uint32_t module, region;
     int64_t times; /* how often what is booked here happens; 0 is once. More in a condensed repetition */
+    bool again;    /* a checkpointed region is computed a second time: executed, but no part of the model's work */
     const struct tl_op *op;
     const char *site;      /* the op's line */
     const char *user_site; /* the outermost module call's line, or the op's */
@@ -65,6 +66,8 @@ struct tl_saves;
 typedef struct tl_tape_hooks {
     tl_status (*record)(tl_ctx *ctx, const struct tl_sig *sig, const struct tl_saves *saves, tl_tensor *const out[]);
     bool (*is_valid)(const tl_ctx *ctx, const tl_tensor *t); /* its node is on the running tape */
+    /* An op in a checkpointed region's first run, which is not recorded, reads a tensor that wants a gradient. */
+    tl_status (*meet)(tl_ctx *ctx, const struct tl_sig *sig, const tl_tensor *t);
     void (*close)(tl_ctx *ctx);
 } tl_tape_hooks;
 
@@ -138,6 +141,8 @@ struct tl_ctx {
     struct tl_axes_state *axes; /* axes layer: names, contraction orders */
     void (*axes_close)(tl_ctx *ctx);
     bool recording;
+    bool in_region;           /* a checkpointed region's function is at work */
+    bool region_wants;        /* and something it read wants a gradient */
     uint64_t random_position; /* of the dropout stream */
 };
 

@@ -49,7 +49,8 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
         const tl_parameter *list;
         int count = tl_net_parameters(trainer->net, &list);
         tl_net_train(trainer->net, true);
-        trainer->optimizer = tl_optimizer_new(ctx, list, count, &options->optimizer);
+        if (tl_net_recompute(trainer->net, options->recompute) == TL_OK)
+            trainer->optimizer = tl_optimizer_new(ctx, list, count, &options->optimizer);
     }
     if (!trainer->optimizer || tl_record(ctx, true) != TL_OK) {
         tl_trainer_free(trainer);
