@@ -26,6 +26,8 @@ static tl_status check_options(const tl_sample_options *o, int64_t vocab, tl_err
     if (!(o->temperature >= 0 && o->temperature <= 1.7976931348623157e308))
         return tl_fail(error, TL_ERR_ARGUMENT, "a temperature of %g; 0 (greedy) or a positive number would work",
                        o->temperature);
+    if (o->temperature == 0)
+        return TL_OK;
     if (o->top_k < 0)
         return tl_fail(error, TL_ERR_ARGUMENT, "top-k %lld; 0 (all) or more would work", (long long)o->top_k);
     if (!(o->top_p > 0 && o->top_p <= 1))
