@@ -36,8 +36,8 @@ static tl_status bytes_make(const tl_explained *e, tl_bytes *b, tl_error *error)
             b->runner_up = (tl_phase)p;
     }
     if (status == TL_OK)
-        status = tl_explain_swap_find(&e->options, true, &b->phases, error);
-    return status == TL_OK ? tl_explain_swap_find(&e->options, false, &b->moments, error) : status;
+        status = tl_explain_swap_find(&e->options, &b->phases, &b->moments, error);
+    return status;
 }
 
 static const tl_explain_term *category(const tl_bytes *b, const char *name) {

@@ -41,7 +41,7 @@ static bool keep(void *user, int64_t index, int32_t token) {
 
 static int compare(tl_ctx *ctx, tl_net *net, int64_t capacity) {
     const tl_model *m = tl_net_model(net);
-    int32_t text[PROMPT + NEW], written[NEW];
+    int32_t text[PROMPT + NEW], written[NEW] = {0};
     tl_u128 without = 0;
     for (int i = 0; i < PROMPT; i++)
         text[i] = prompt[i];

@@ -18,6 +18,7 @@ struct instrument {
     const tl_parameter *list;
     int list_count;
     const tl_optimizer *optimizer;
+    const tl_trainer *trainer;
     int64_t fail_after;
     bool failed;
     tl_kernels kernels;
@@ -49,6 +50,10 @@ static int64_t *owner_of(instrument *i, const block *b) {
         if (holds(tl_optimizer_master(i->optimizer, p), b))
             return &m->master;
     }
+    tl_tensor *extra;
+    for (int k = 0; i->trainer && tl_trainer_extra(i->trainer, k, NULL, &extra); k++)
+        if (holds(extra, b))
+            return &m->optim;
     return &m->rest;
 }
 
@@ -175,6 +180,8 @@ void instrument_watch(instrument *i, const tl_parameter *list, int count, const 
     i->optimizer = optimizer;
 }
 
+void instrument_watch_extra(instrument *i, const tl_trainer *trainer) { i->trainer = trainer; }
+
 void instrument_is_data(instrument *i, const tl_tensor *t) {
     for (int64_t k = i->count - 1; k >= 0; k--)
         if (holds(t, &i->blocks[k])) {
@@ -238,14 +245,14 @@ static tl_status tokens(random_batch *r, tl_ctx *ctx, const tl_train_options *o,
 static tl_tensor *vectors(random_batch *r, tl_ctx *ctx, tl_dtype dtype, tl_shape shape, int64_t count) {
     static union {
         float f32[MOST];
-        uint16_t bf16[MOST];
+        uint16_t half[MOST];
     } v;
     for (int64_t i = 0; i < count; i++) {
         float value = (float)next(&r->seed) * 0x1p-31f - 1.0f;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
         if (dtype == TL_BF16)
-            v.bf16[i] = (uint16_t)(bits >> 16); /* cut, not rounded: any value will do */
+            v.half[i] = tl_f32_to_bf16(value);
+        else if (dtype == TL_F16)
+            v.half[i] = tl_f32_to_f16(value);
         else
             v.f32[i] = value;
     }

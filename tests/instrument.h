@@ -34,6 +34,8 @@ const tl_kernels *instrument_kernels(instrument *i, const tl_kernels *real);
 
 /* Whose tensors to ask for at the peak; either may be NULL or empty. The list must outlive the steps. */
 void instrument_watch(instrument *i, const tl_parameter *list, int count, const tl_optimizer *optimizer);
+/* The trainer's extra tensors are optimizer state too. */
+void instrument_watch_extra(instrument *i, const tl_trainer *trainer);
 /* The block of this tensor is a batch, as long as it lives. */
 void instrument_is_data(instrument *i, const tl_tensor *t);
 

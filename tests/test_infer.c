@@ -40,7 +40,7 @@ static void fixture_weights(tl_net *net) {
     const tl_parameter *list;
     int count = tl_net_parameters(net, &list);
     for (int p = 0; p < count; p++) {
-        double values[600];
+        double values[600] = {0};
         int64_t s = 0, n = tl_tensor_count(list[p].tensor);
         assert_true(n <= COUNT(values));
         for (const char *at = list[p].name; *at; at++)
@@ -411,9 +411,9 @@ static void test_int8_exactly(void **state) {
         for (int c = 0; c < 12; c++) {
             int64_t rows = (int64_t[]){1, 2, 3, 4, 5, 9}[c % 6], O = (int64_t[]){1, 5, 70}[c % 3],
                     I = (int64_t[]){1, 15, 16, 33, 100, 7}[c % 6];
-            double x[9 * 100], bias[70], expected[9 * 70];
-            int8_t q[70 * 100];
-            float scale[70];
+            double x[9 * 100] = {0}, bias[70] = {0}, expected[9 * 70] = {0};
+            int8_t q[70 * 100] = {0};
+            float scale[70] = {0};
             for (int64_t i = 0; i < rows * I; i++)
                 x[i] = (double)((i * 37 + c) % 15 - 7);
             for (int64_t i = 0; i < O * I; i++)
@@ -580,8 +580,8 @@ static double by_hand(tl_ctx *ctx, tl_net *net, int64_t tokens, int64_t seq, int
         for (int64_t i = 0; i < length; i++) {
             if (at + i < done)
                 continue;
-            double sum = 0;
-            for (int64_t v = 0; v < V; v++)
+            double sum = exp(logits[i * V]);
+            for (int64_t v = 1; v < V; v++)
                 sum += exp(logits[i * V + v]);
             nats += log(sum) - logits[i * V + ids[i + 1]];
             done++;

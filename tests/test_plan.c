@@ -46,6 +46,9 @@ static void keeps_the_published_bytes_per_parameter(void **state) {
         {TL_PRECISION_FP32, TL_OPTIM_ADAMW, 0, 4, 4, 0, 8},
         {TL_PRECISION_BF16_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8},
         {TL_PRECISION_BF16, TL_OPTIM_ADAMW, 0, 2, 2, 0, 4},
+        {TL_PRECISION_FP16_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4,
+         8}, /* Micikevicius et al. 2018: fp16 beside an fp32 copy */
+        {TL_PRECISION_FP8_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8}, /* bf16-mixed's; scales are no bytes per parameter */
         {TL_PRECISION_FP32, TL_OPTIM_SGD, 0, 4, 4, 0, 0},
         {TL_PRECISION_FP32, TL_OPTIM_SGD, 0.9, 4, 4, 0, 4},
         {TL_PRECISION_FP32, TL_OPTIM_ADAGRAD, 0, 4, 4, 0, 4},
@@ -290,7 +293,8 @@ static void refuses_what_cannot_be(void **state) {
     REFUSED(o.seq = 1025, TL_ERR_SHAPE, "1024");
     REFUSED(o.micro_batch = INT64_MAX, TL_ERR_OVERFLOW, "64 bits");
     REFUSED(o.micro_batch = INT64_C(1) << 50, TL_ERR_OVERFLOW, "2^63");
-    REFUSED(o.precision = TL_PRECISION_FP8_MIXED, TL_ERR_UNSUPPORTED, "fp8-mixed");
+    REFUSED((o.precision = TL_PRECISION_BF16, o.autocast = true), TL_ERR_ARGUMENT, "bf16 has no use for it");
+    REFUSED(o.precision = (tl_precision)5, TL_ERR_ARGUMENT, "precision 5");
     REFUSED(o.clip = -1, TL_ERR_ARGUMENT, "clipping");
 #undef REFUSED
 }

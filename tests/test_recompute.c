@@ -355,15 +355,15 @@ static void test_advice_is_true_as_typed(void **state) {
     check_advice(o, "--micro-batch 1 --global-batch 4");
     o = options_of(model_of("llama-3.2-1b"), none); /* one sequence: nothing to split */
     assert_int_equal(tl_parse_devices("A100-40G", &o.devices, &error), TL_OK);
-    o.seq = 8192;
+    o.seq = 6144;
     check_advice(o, "--recompute selective");
-    o.seq = 16384;
+    o.seq = 8192;
     check_advice(o, "--recompute full");
     o = options_of(model_of("gpt2"), none);
     o.seq = 1024;
     o.precision = TL_PRECISION_FP32;
     o.micro_batch = 16;
-    tl_machine here = {.memory_bytes = INT64_C(3300000000), .available_bytes = INT64_C(3300000000), .threads = 1};
+    tl_machine here = {.memory_bytes = INT64_C(4500000000), .available_bytes = INT64_C(4500000000), .threads = 1};
     o.devices = (tl_devices){.count = 1, .here = true};
     o.machine = &here;
     check_advice(o, "--micro-batch 1 --global-batch 16");

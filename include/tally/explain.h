@@ -88,9 +88,9 @@ typedef struct tl_explain_swap {
     int64_t lowest[2], highest[2]; /* the smallest and largest T and B tried */
 } tl_explain_swap;
 #define TL_EXPLAIN_SWAP_LIMIT 1000000
-/* `phases`: another phase, else another module or op is enough. T is tried first, then B, each up to the limit (T up to a
- * learned context) and down to 1. */
-tl_status tl_explain_swap_find(const tl_plan_options *options, bool phases, tl_explain_swap *swap,
+/* `phases`: where another phase takes over; `moments`: where another phase, module or op does. Either may be NULL. T is tried
+ * first, then B, each up to the limit (T up to a learned context) and down to 1. */
+tl_status tl_explain_swap_find(const tl_plan_options *options, tl_explain_swap *phases, tl_explain_swap *moments,
                                tl_error *error) TL_MUST_CHECK;
 /* Where the peak of a phase (TL_PHASE_ALL: of the step) stands. */
 void tl_explain_moment_of(const tl_plan_run *run, tl_phase phase, tl_explain_moment *moment);

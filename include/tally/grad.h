@@ -53,6 +53,24 @@ tl_status tl_checkpoint_(tl_ctx *ctx, tl_region_function *function, const void *
 /* How many nodes are recorded. What they hold is tl_ledger_live(ctx, TL_SAVED). */
 int64_t tl_tape_nodes(const tl_ctx *ctx);
 
+/* ---- autocast: parameters stay in f32, and each op gets its inputs in the format that its rule says ----
+ * The rules follow torch.cuda.amp.autocast's lists (PyTorch 1.13, "Automatic Mixed Precision: op reference"), one per op, in
+ * one table (src/grad/autocast.c). A cast is an op: it is booked with its bytes where it happens, and its backward casts
+ * the gradient back. A weight is cast anew by each op that uses it (PyTorch keeps the casts of one forward). Backward is not
+ * cast: its ops get what forward left. Tensors of f64, integers and bool are never cast. */
+typedef enum tl_autocast_rule {
+    TL_AUTOCAST_NO_RULE, /* an op nobody thought about: it is refused under autocast */
+    TL_AUTOCAST_KEEP,    /* as they come: moves, views, activations, updates, backward */
+    TL_AUTOCAST_LOW,     /* all in the low format: matrix products */
+    TL_AUTOCAST_FLOAT,   /* all in f32: norms, softmax, losses, sums, powers and logarithms */
+    TL_AUTOCAST_WIDEST   /* in f32 where the inputs' formats differ: two operands of one sum or product of elements */
+} tl_autocast_rule;
+struct tl_op;
+tl_autocast_rule tl_autocast_rule_of(const struct tl_op *op);
+const char *tl_autocast_rule_name(tl_autocast_rule rule); /* "keep" "low" "float" "widest"; "none" */
+/* From now on: low TL_BF16 or TL_F16 switches it on, TL_F32 off. */
+tl_status tl_autocast(tl_ctx *ctx, tl_dtype low);
+
 #ifdef __cplusplus
 }
 #endif

@@ -65,6 +65,18 @@ tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target);
 #define TL_IGNORE_INDEX (-100)
 
+/* ---- emulated float8 (tally/ops_fp8.h): the linear layers of the blocks round their inputs, weights and output gradients;
+ * embeddings, norms, attention's own products and the head do not, as Transformer Engine replaces linear layers alone ---- */
+/* From now on; makes the states (category optim, phase init), one a layer, booked where its weight is. */
+tl_status tl_net_use_fp8(tl_net *net) TL_MUST_CHECK;
+int tl_net_fp8_states(const tl_net *net);
+/* State k and its name ("h.0.attn.c_attn.fp8"; name may be NULL); NULL beyond the last. Borrowed. */
+tl_tensor *tl_net_fp8_state(const tl_net *net, int k, const char **name);
+/* The end of a step: new scales from the histories. Call it with recording off. */
+tl_status tl_net_fp8_roll(tl_net *net) TL_MUST_CHECK;
+/* Whether products booked in a module of this pattern ("h.*.attn.c_attn") are such a layer's. */
+bool tl_net_is_fp8_layer(const tl_net *net, const char *pattern);
+
 /* The symbols of a model as dims of a context: what its shapes are made of. */
 typedef struct tl_symbols {
     tl_dim N, D, H, G, K, F, V, C;

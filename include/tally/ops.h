@@ -8,6 +8,7 @@
 #define TALLY_OPS_H
 
 #include "tally/ops_elementwise.h"
+#include "tally/ops_fp8.h"
 #include "tally/ops_reduce.h"
 #include "tally/tensor.h"
 
@@ -212,6 +213,7 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_fill(x, value) tl_fill_((x), (value), TL_HERE)
 #define tl_accumulate(into, x) tl_accumulate_((into), (x), TL_HERE)
 #define tl_write_slice(into, x, axis, start) tl_write_slice_((into), (x), (axis), (start), TL_HERE)
+#define tl_clip_scale(x, total, max_norm) tl_clip_scale_((x), (total), (max_norm), TL_HERE)
 #define tl_scale_into(x, factor) tl_scale_into_((x), (factor), TL_HERE)
 #define tl_normal(x, mean, std, name, first) tl_normal_((x), (mean), (std), (name), (first), TL_HERE)
 #define tl_truncated_normal(x, mean, std, cut, name, first)                                                            \

@@ -96,6 +96,9 @@ void tl_optimizer_free(tl_optimizer *optimizer);
 /* One update of every parameter that has a gradient, phase step. `lr` is this step's; step counts from 1. NULL, which
  * tl_optimizer_new returned with the context's error, is TL_ERR_ARGUMENT. */
 tl_status tl_optimizer_step(tl_optimizer *optimizer, double lr) TL_MUST_CHECK;
+/* With `on`, every later step takes each gradient times `factor`, computed in f32 before the update (loss scaling): a gradient
+ * of another format as an f32 tensor that lives for that parameter's update, one in f32 in place. */
+void tl_optimizer_unscale(tl_optimizer *optimizer, bool on, double factor);
 int64_t tl_optimizer_steps(const tl_optimizer *optimizer);
 
 /* How many state tensors parameter i has, or will have once it was updated: 0 to TL_OPTIM_MAX_STATES. Pure. */

@@ -18,11 +18,12 @@ typedef enum tl_precision {
     TL_PRECISION_FP32,
     TL_PRECISION_BF16,       /* parameters, gradients and optimizer states in bf16 */
     TL_PRECISION_BF16_MIXED, /* bf16 parameters and gradients, fp32 master copy and states: 2+2+4+4+4 with AdamW */
-    TL_PRECISION_FP16_MIXED, /* not in this build */
-    TL_PRECISION_FP8_MIXED   /* not in this build */
+    TL_PRECISION_FP16_MIXED, /* the same in fp16, with dynamic loss scaling (tl_loss_scaler) */
+    TL_PRECISION_FP8_MIXED   /* bf16-mixed whose blocks' linear layers round to float8, emulated (tally/ops_fp8.h) */
 } tl_precision;
 const char *tl_precision_name(tl_precision precision);
-/* The training options that a precision and an optimizer mean. */
+/* The training options that a precision and an optimizer mean. With options->autocast the three mixed ones keep parameters,
+ * gradients and states in fp32 without a master copy and cast per op (tally/grad.h): 4+4+8 with AdamW; the other two refuse. */
 tl_status tl_precision_apply(tl_precision precision, tl_train_options *options, tl_error *error) TL_MUST_CHECK;
 
 typedef struct tl_plan_options {
@@ -32,6 +33,7 @@ typedef struct tl_plan_options {
     int threads;                            /* for `here`: scratch blocks; 0 is 1 */
     int64_t seq, micro_batch, global_batch; /* global_batch 0: micro_batch × devices */
     tl_precision precision;
+    bool autocast;                  /* of the mixed precisions: see tl_precision_apply */
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
     double clip;

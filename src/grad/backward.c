@@ -28,20 +28,22 @@ tl_status tl_arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const c
     return TL_OK;
 }
 
+/* One hold on it is the scope's that it was made in, or the node's whose gradient it was and who lets go next. */
 static bool owns_whole_storage(const tl_tensor *g) {
-    return g->scope_index >= 0 && tl_tensor_is_exclusive(g, 1) && g->offset == 0 && tl_tensor_is_contiguous(g) &&
+    return tl_tensor_is_exclusive(g, 1) && g->offset == 0 && tl_tensor_is_contiguous(g) &&
            g->storage->bytes == tl_tensor_count(g) * tl_dtype_bytes(g->dtype);
 }
 
-/* A leaf adopts its first gradient: the storage becomes category grad and is booked where the leaf lives. */
-tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, const char *site) {
+/* A leaf adopts its first gradient: the storage becomes category grad and is booked where the leaf lives. `alone`: it is the
+ * gradient of no other input, which would see what is added to it later. */
+tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, bool alone, const char *site) {
     if (leaf->grad == g)
         return TL_OK; /* a product added straight into it */
     if (leaf->grad) {
         tl_accumulate_(leaf->grad, g, site);
         return ctx->error.status;
     }
-    if (!owns_whole_storage(g))
+    if (!alone || !owns_whole_storage(g))
         g = tl_copy_(g, site);
     if (!g)
         return ctx->error.status;
@@ -87,6 +89,13 @@ static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
     return tl_node_check_kept(ctx, node);
 }
 
+static bool is_alone(const tl_node *node, tl_tensor *const gin[], int i) {
+    for (int j = 0; j < node->n_in; j++)
+        if (j != i && gin[j] == gin[i])
+            return false;
+    return true;
+}
+
 static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
     tl_saved saved;
     tl_tensor *gin[TL_MAX_IO] = {0};
@@ -104,7 +113,7 @@ static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
                                tl_dtype_name(node->in_dtype[i]), tl_shape_text(&node->in_shape[i], b, sizeof b));
         }
         status = edge->leaf
-                     ? tl_arrive_at_leaf(ctx, edge->leaf, gin[i], node->site)
+                     ? tl_arrive_at_leaf(ctx, edge->leaf, gin[i], is_alone(node, gin, i), node->site)
                      : tl_arrive_at_node(ctx, &ctx->tape->nodes[edge->node]->gout[edge->output], gin[i], node->site);
     }
     return status;
@@ -154,7 +163,9 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
     tl_place before = ctx->place;
     const char *phase_site = ctx->phase_site;
     bool recording = ctx->recording;
+    tl_dtype low = ctx->cast_inputs ? ctx->autocast : TL_F32;
     ctx->recording = false;
+    ctx->cast_inputs = NULL; /* gradients have the formats of what they belong to */
     tl_scope_begin(ctx);
     tl_node *last = ctx->tape->nodes[loss->node];
     ctx->place.region = last->region;
@@ -171,6 +182,8 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
     ctx->place = before;
     ctx->phase_site = phase_site;
     ctx->recording = recording;
+    if (low != TL_F32)
+        (void)tl_autocast(ctx, low); /* one it took before */
     tl_tape_clear(ctx);
     return status;
 }

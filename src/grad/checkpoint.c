@@ -9,6 +9,7 @@ struct tl_region {
     tl_region_function *function;
     const void *user;
     uint64_t random_first, random_next; /* the dropout stream before and after the first run */
+    tl_dtype autocast;                  /* as the first run had it; f32: off */
     tl_shape *out_shape;
     tl_dtype *out_dtype;
 };
@@ -160,6 +161,8 @@ static void finish_node(const struct tl_tape *tape, tl_node *node, int64_t index
     }
 }
 
+static tl_dtype autocast_of(const tl_ctx *ctx) { return ctx->cast_inputs ? ctx->autocast : TL_F32; }
+
 static tl_status run_recorded(tl_ctx *ctx, tl_region_function *function, tl_node *node, tl_tensor *const in[],
                               tl_tensor *out[]) {
     struct tl_tape *tape = ctx->tape;
@@ -168,6 +171,7 @@ static tl_status run_recorded(tl_ctx *ctx, tl_region_function *function, tl_node
     bool in_region = ctx->in_region, wants_before = ctx->region_wants;
     node->region_run->function = function;
     node->region_run->random_first = ctx->random_position;
+    node->region_run->autocast = autocast_of(ctx);
     ctx->recording = false;
     ctx->in_region = true;
     ctx->region_wants = false;
@@ -316,7 +320,7 @@ static tl_status seed(tl_ctx *ctx, tl_node *node, tl_tensor *const out[]) {
             }
             status = tl_arrive_at_node(ctx, slot, g, node->site);
         } else if (t->requires_grad)
-            status = tl_arrive_at_leaf(ctx, t, g, node->site);
+            status = tl_arrive_at_leaf(ctx, t, g, true, node->site);
         tl_tensor_unref(g);
         node->gout[j] = NULL;
     }
@@ -329,13 +333,18 @@ static tl_status run_again(tl_ctx *ctx, struct tl_tape *outer, tl_node *node, in
     tl_place place = ctx->place;
     uint64_t position = ctx->random_position, generation = ctx->tape->generation;
     int depth = ctx->module_depth;
+    tl_dtype autocast = autocast_of(ctx);
     tl_scope_begin(ctx);
     tl_status status = ctx->error.status == TL_OK ? make_inputs(ctx, outer, node, in) : ctx->error.status;
     *n_inputs = ctx->tape->count;
     if (status == TL_OK) {
         ctx->random_position = region->random_first;
         ctx->recording = ctx->in_region = ctx->place.again = true;
-        status = region->function(ctx, region->user, in, out);
+        status = tl_autocast(ctx, region->autocast);
+        if (status == TL_OK)
+            status = region->function(ctx, region->user, in, out);
+        if (tl_autocast(ctx, autocast) != TL_OK && status == TL_OK)
+            status = ctx->error.status;
         if (status == TL_OK || ctx->error.status != TL_OK)
             status = ctx->error.status;
         else

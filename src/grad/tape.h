@@ -53,7 +53,7 @@ void tl_node_keep(tl_node *node, tl_tensor *t, int slot);
 void tl_node_let_go(tl_node *node); /* saved tensors, gradients and leaves */
 /* The gradient g arrives at a node's output, or at a leaf. */
 tl_status tl_arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site);
-tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, const char *site);
+tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, bool alone, const char *site);
 /* Walks the context's tape from its last node down to node `first`. */
 tl_status tl_tape_walk(tl_ctx *ctx, int64_t first);
 tl_status tl_node_check_kept(tl_ctx *ctx, const tl_node *node); /* nothing saved was changed since */

@@ -88,9 +88,11 @@ static tl_status check_logits(const tl_sample *s, const double *logits, int64_t 
     return TL_OK;
 }
 
-/* Does a come before b? The larger logit, of equals the lower id. By logits, not weights: exp may make two of them equal. */
-static bool before(const double *logits, int64_t a, int64_t b) {
-    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+/* Does one token come before another? The larger logit, of equals the lower id. By logits, not weights: exp may make two of
+ * them equal. */
+static bool before(const double *logits, int64_t one, int64_t other) {
+    double mine = logits[one], its = logits[other];
+    return mine > its || (mine == its && one < other);
 }
 
 static void sink(tl_sample *s, const double *logits, int64_t at) {

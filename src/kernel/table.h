@@ -70,6 +70,13 @@ typedef struct tl_product {
 typedef struct tl_scale_attr {
     double factor, offset; /* out = in·factor + offset */
 } tl_scale_attr;
+/* Rows of a float8 state: a product's input and weight are rounded to e4m3, the gradient of its output to e5m2. */
+enum { TL_FP8_INPUT, TL_FP8_WEIGHT, TL_FP8_GRADIENT, TL_FP8_ROWS };
+typedef struct tl_fp8_attr {
+    tl_dtype format; /* TL_F8E4M3 or TL_F8E5M2 */
+    int row;
+    double scale; /* a power of two; filled in by the op's forward */
+} tl_fp8_attr;
 typedef struct tl_fill_attr {
     double value;
 } tl_fill_attr;
@@ -368,6 +375,10 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *range;            /* out[0], one axis; tl_range_attr. Any dtype */
     tl_kernel
         *one_hot; /* in[0] indices → out[0] with one axis more, the last; tl_one_hot_attr. Out of range: all off */
+    /* ---- emulated float8: fp8.c ---- */
+    tl_kernel *fp8_round; /* in[0] → out[0] = in·scale, rounded to the format, ÷ scale; in place; tl_fp8_attr. Floats */
+    tl_kernel *absolute_max; /* out[0], one f32: the largest of what it held and |in[0]|; NaN wins */
+    tl_kernel *fp8_roll;     /* out[0] f32[TL_FP8_ROWS, 1 + history], in place: see tally/ops_fp8.h */
 };
 
 #endif

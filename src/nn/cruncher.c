@@ -24,7 +24,7 @@ static tl_tensor *cruncher_forward(tl_net *net, tl_tensor *input) {
         NULL; /* not the input itself: the repetition releases what it carries, and the input is the caller's */
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
         tl_module_begin(net->ctx, "layers", r.index);
-        tl_tensor *y = tl_linear(h ? h : input, net->blocks[r.index].mlp.up, NULL);
+        tl_tensor *y = tl_product_layer(net, h ? h : input, net->blocks[r.index].mlp.up, NULL, TL_HERE);
         tl_module_end(net->ctx);
         tl_repeat_into(&r, &h, y);
     }

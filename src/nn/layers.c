@@ -29,7 +29,7 @@ tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tens
                             const char *site) {
     tl_enter_(net, name, -1, site);
     tl_tensor *scale = tl_net_scale_of(net, w);
-    return tl_leave(net, scale ? tl_linear_int8_(x, w, scale, bias, site) : tl_linear_(x, w, bias, site));
+    return tl_leave(net, scale ? tl_linear_int8_(x, w, scale, bias, site) : tl_product_layer(net, x, w, bias, site));
 }
 
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) {

@@ -84,6 +84,7 @@ void tl_net_free(tl_net *net) {
     if (!net)
         return;
     tl_ctx *ctx = net->ctx;
+    tl_net_fp8_free(net);
     for (int i = 0; i < net->count; i++) {
         tl_tensor_clear_grad(net->parameters[i].tensor);
         tl_free(net->parameters[i].tensor);

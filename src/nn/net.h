@@ -32,6 +32,11 @@ typedef struct tl_family_code {
     tl_tensor *(*loss)(tl_net *net, tl_tensor *output, tl_tensor *target);
 } tl_family_code;
 
+typedef struct tl_fp8_slot {
+    tl_tensor *weight, *state;
+    char *name; /* "h.0.attn.c_attn.fp8" */
+} tl_fp8_slot;
+
 /* tally/init.h says what each does; in the order of TL_INIT_NAMES. */
 typedef enum tl_scheme_kind {
     TL_SCHEME_DEFAULT,
@@ -68,6 +73,9 @@ struct tl_net {
     tl_tensor *token_table, *position_table, *head; /* head NULL: tied */
     tl_block *blocks;
     tl_norm final_norm;
+    tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
+    int fp8_count, fp8_next;
+    int64_t fp8_capacity;
 };
 
 extern const tl_family_code tl_family_gpt2, tl_family_llama, tl_family_cruncher;
@@ -96,6 +104,9 @@ tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_
 tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
                             const char *site);
 #define tl_apply_linear(net, name, x, w, bias) tl_apply_linear_((net), (name), (x), (w), (bias), TL_HERE)
+/* x·wᵀ + bias, in float8 where the net has a state for w: what tl_apply_linear computes. */
+tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site);
+void tl_net_fp8_free(tl_net *net);
 /* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
 /* Block `index` of x, checkpointed where the policy says so. */

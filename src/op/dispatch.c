@@ -201,6 +201,8 @@ static tl_status run_sig(tl_sig *sig, tl_tensor *into, tl_tensor *all[]) {
     for (int i = 0; i < sig->n_out; i++)
         if (sig->out[i].in_place || (into && i == 0))
             all[i]->storage->version++;
+    if (ctx->watch)
+        ctx->watch(ctx->watch_self, sig, all, sig->n_out);
     if (sig->recording)
         return ctx->tape_hooks->record(ctx, sig, &saves, all);
     return ctx->error.status;
@@ -219,8 +221,8 @@ static void hand_out(const tl_sig *sig, tl_tensor *all[], tl_tensor *out[], int 
     }
 }
 
-static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *into,
-                     tl_tensor *out[], int n_out, const char *site) {
+static tl_status run_as_given(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr,
+                              tl_tensor *into, tl_tensor *out[], int n_out, const char *site) {
     for (int i = 0; i < n_out; i++)
         out[i] = NULL;
     if (ctx->error.status != TL_OK)
@@ -243,7 +245,7 @@ static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_
             return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "%s (%s): input %d belongs to another context", op->name, site, i);
         sig.in[i] = in[i];
         sig.needs_grad[i] = ctx->recording && tl_tensor_needs_grad(in[i]);
-        if (ctx->in_region && !ctx->recording && tl_tensor_needs_grad(in[i]) &&
+        if (ctx->in_region && !ctx->recording && !ctx->place.again && tl_tensor_needs_grad(in[i]) &&
             ctx->tape_hooks->meet(ctx, &sig, in[i]) != TL_OK)
             return ctx->error.status;
         wants |= sig.needs_grad[i];
@@ -269,6 +271,23 @@ static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_
     }
     hand_out(&sig, all, out, n_out);
     return TL_OK;
+}
+
+/* Under autocast an op gets casts of its inputs, which die with the call unless the tape keeps them. */
+static tl_status run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *into,
+                     tl_tensor *out[], int n_out, const char *site) {
+    tl_tensor *cast[TL_MAX_IO];
+    if (!ctx->cast_inputs || into || ctx->error.status != TL_OK || n_in < 0 || n_in > TL_MAX_IO)
+        return run_as_given(ctx, op, in, n_in, attr, into, out, n_out, site);
+    for (int i = 0; i < n_out && i < TL_MAX_IO; i++)
+        out[i] = NULL;
+    tl_status status = ctx->cast_inputs(ctx, op, in, n_in, cast, site);
+    if (status == TL_OK)
+        status = run_as_given(ctx, op, cast, n_in, attr, NULL, out, n_out, site);
+    for (int i = 0; i < n_in; i++)
+        if (cast[i] != in[i])
+            tl_release(cast[i]);
+    return status;
 }
 
 tl_status tl_run(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[], int n_in, const void *attr, tl_tensor *out[],

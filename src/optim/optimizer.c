@@ -169,10 +169,18 @@ static tl_status make_states(tl_optimizer *opt, tl_slot *s) {
 
 /* ---- steps ---- */
 
+/* In f32, so that what is small is not rounded to zero now that the loss scale is taken out. */
+static tl_tensor *unscaled(tl_optimizer *opt, tl_tensor *grad) {
+    if (!opt->unscale)
+        return grad;
+    bool same = grad->dtype == TL_F32 || grad->dtype == TL_F64;
+    return tl_scale_into_(same ? grad : tl_cast_(grad, TL_F32, TL_HERE), opt->factor, TL_HERE);
+}
+
 static tl_status update(tl_optimizer *opt, tl_slot *s, double lr) {
     const tl_optimizer_options *o = &opt->options;
     tl_tensor *target = s->master ? s->master : s->parameter, *copy = s->master ? s->parameter : NULL;
-    tl_tensor *grad = s->parameter->grad;
+    tl_tensor *grad = unscaled(opt, s->parameter->grad);
     double decay = s->weight_decay;
     bool first = o->kind == TL_OPTIM_SGD && o->momentum != 0 && !s->state[0];
     tl_adamw_options adam = {lr, o->beta1, o->beta2, o->epsilon, decay, opt->steps, o->cs336_order};
@@ -227,6 +235,11 @@ tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
     ctx->place.module = before.module;
     ctx->recording = recording;
     return status;
+}
+
+void tl_optimizer_unscale(tl_optimizer *opt, bool on, double factor) {
+    opt->unscale = on;
+    opt->factor = factor;
 }
 
 int64_t tl_optimizer_steps(const tl_optimizer *opt) { return opt->steps; }

@@ -18,6 +18,8 @@ struct tl_optimizer {
     tl_slot *slots;
     int count;
     int64_t steps;
+    bool unscale; /* gradients come times 1/factor */
+    double factor;
 };
 
 /* Ranges, and options without effect; the context's error. */

@@ -44,11 +44,21 @@ void tl_explain_moment_of(const tl_plan_run *run, tl_phase phase, tl_explain_mom
     snprintf(moment->op, sizeof moment->op, "%s", peak.op ? peak.op : "");
 }
 
+/* One run serves all sizes: parameters and states are made once, and every size takes one more step. What was found is kept,
+ * as two searches ask for much the same sizes. */
 typedef struct probe {
     tl_plan_options options;
     tl_explain_moment now;
+    tl_plan_run run;  /* trainer NULL: to be made */
     int64_t limit[2]; /* T, B */
     bool phases;
+    struct {
+        int which;
+        int64_t value;
+        bool counts; /* false: beyond what can be counted */
+        tl_explain_moment moment;
+    } known[128];
+    int n_known;
 } probe;
 
 static bool is_now(const probe *p, const tl_explain_moment *m) {
@@ -57,31 +67,44 @@ static bool is_now(const probe *p, const tl_explain_moment *m) {
     return strcmp(m->pattern, p->now.pattern) == 0 && strcmp(m->op, p->now.op) == 0;
 }
 
-/* The moment of the peak with T (which 0) or B (which 1) at `value`; false beyond what can be counted. */
-static bool moment_at(const probe *p, int which, int64_t value, tl_explain_moment *moment) {
-    tl_plan_options o = p->options;
+static bool run_at(probe *p, int64_t seq, int64_t micro_batch, tl_explain_moment *moment) {
     tl_error ignored = {0};
-    tl_plan_run run;
-    if (which == 0)
-        o.seq = value;
-    else {
-        o.global_batch = o.global_batch ? o.global_batch / o.micro_batch * value : 0; /* A stays */
-        o.micro_batch = value;
-    }
-    if (tl_plan_run_make(&o, false, &run, &ignored) != TL_OK)
+    if (!p->run.trainer && tl_plan_run_make(&p->options, false, &p->run, &ignored) != TL_OK)
         return false;
-    tl_explain_moment_of(&run, TL_PHASE_ALL, moment);
-    tl_plan_run_free(&run);
-    return true;
+    bool ok = tl_trainer_resize(p->run.trainer, micro_batch, seq) == TL_OK &&
+              tl_trainer_step(p->run.trainer, NULL, NULL, p->run.train.optimizer.lr, NULL) == TL_OK;
+    if (ok)
+        tl_explain_moment_of(&p->run, TL_PHASE_ALL, moment);
+    else
+        tl_plan_run_free(&p->run); /* its error stays with it */
+    return ok;
+}
+
+/* The moment of the peak with T (which 0) or B (which 1) at `value`, all else and the number of micro-batches as it was;
+ * false beyond what can be counted. */
+static bool moment_at(probe *p, int which, int64_t value, tl_explain_moment *moment) {
+    for (int i = 0; i < p->n_known; i++)
+        if (p->known[i].which == which && p->known[i].value == value) {
+            *moment = p->known[i].moment;
+            return p->known[i].counts;
+        }
+    bool counts = run_at(p, which ? p->options.seq : value, which ? value : p->options.micro_batch, moment);
+    if (p->n_known < (int)(sizeof p->known / sizeof p->known[0])) {
+        p->known[p->n_known].which = which;
+        p->known[p->n_known].value = value;
+        p->known[p->n_known].counts = counts;
+        p->known[p->n_known++].moment = *moment;
+    }
+    return counts;
 }
 
 /* Halves the gap between `from` (as now) and `to` (another) until they are neighbours. */
-static void close_in(const probe *p, int which, int64_t from, int64_t to, const tl_explain_moment *other,
+static void close_in(probe *p, int which, int64_t from, int64_t to, const tl_explain_moment *other,
                      tl_explain_swap *swap) {
     swap->other = *other;
     while (to - from > 1 || from - to > 1) {
         int64_t middle = from + (to - from) / 2;
-        tl_explain_moment m;
+        tl_explain_moment m = {0};
         if (!moment_at(p, which, middle, &m))
             return;
         if (is_now(p, &m))
@@ -97,9 +120,9 @@ static void close_in(const probe *p, int which, int64_t from, int64_t to, const 
     swap->to = to;
 }
 
-static void search(const probe *p, int which, tl_explain_swap *swap) {
+static void search(probe *p, int which, tl_explain_swap *swap) {
     int64_t start = which ? p->options.micro_batch : p->options.seq, limit = p->limit[which];
-    tl_explain_moment m;
+    tl_explain_moment m = {0};
     swap->lowest[which] = swap->highest[which] = start;
     for (int64_t at = start; at < limit && !swap->found;) { /* upwards, doubling */
         int64_t next = at > limit / 2 ? limit : at * 2;
@@ -119,22 +142,30 @@ static void search(const probe *p, int which, tl_explain_swap *swap) {
     }
 }
 
-tl_status tl_explain_swap_find(const tl_plan_options *options, bool phases, tl_explain_swap *swap, tl_error *error) {
-    const tl_model *m = &options->model;
-    probe p = {.options = *options, .phases = phases};
+static void find(probe *p, bool phases, tl_explain_swap *swap) {
     memset(swap, 0, sizeof *swap);
-    tl_plan_run run;
-    tl_status status = tl_plan_run_make(options, false, &run, error);
+    swap->now = p->now;
+    p->phases = phases;
+    if (p->options.model.family != TL_FAMILY_CRUNCHER)
+        search(p, 0, swap);
+    if (!swap->found)
+        search(p, 1, swap);
+}
+
+tl_status tl_explain_swap_find(const tl_plan_options *options, tl_explain_swap *phases, tl_explain_swap *moments,
+                               tl_error *error) {
+    const tl_model *m = &options->model;
+    probe p = {.options = *options};
+    tl_status status = tl_plan_run_make(options, false, &p.run, error);
     if (status != TL_OK)
         return status;
-    tl_explain_moment_of(&run, TL_PHASE_ALL, &p.now);
-    tl_plan_run_free(&run);
-    swap->now = p.now;
+    tl_explain_moment_of(&p.run, TL_PHASE_ALL, &p.now);
     p.limit[0] = m->learned_positions && m->context < TL_EXPLAIN_SWAP_LIMIT ? m->context : TL_EXPLAIN_SWAP_LIMIT;
     p.limit[1] = TL_EXPLAIN_SWAP_LIMIT;
-    if (m->family != TL_FAMILY_CRUNCHER)
-        search(&p, 0, swap);
-    if (!swap->found)
-        search(&p, 1, swap);
+    if (phases)
+        find(&p, true, phases);
+    if (moments)
+        find(&p, false, moments);
+    tl_plan_run_free(&p.run);
     return TL_OK;
 }

@@ -11,23 +11,39 @@ const char *tl_precision_name(tl_precision precision) {
     return (unsigned)precision < 5 ? names[precision] : "?";
 }
 
+/* Low-precision parameters and gradients beside an fp32 master copy and states; or, with autocast, parameters in fp32. */
+static void mixed(tl_train_options *o, tl_dtype low) {
+    o->dtype = o->autocast ? TL_F32 : low;
+    o->low = low;
+    o->optimizer.master = o->optimizer.state_f32 = !o->autocast;
+}
+
 tl_status tl_precision_apply(tl_precision precision, tl_train_options *o, tl_error *error) {
-    o->optimizer.master = o->optimizer.state_f32 = false;
+    o->optimizer.master = o->optimizer.state_f32 = o->loss_scaling = o->fp8 = false;
     switch (precision) {
     case TL_PRECISION_FP32:
-        o->dtype = TL_F32;
-        return TL_OK;
     case TL_PRECISION_BF16:
-        o->dtype = TL_BF16;
+        if (o->autocast)
+            return tl_fail(
+                error, TL_ERR_ARGUMENT,
+                "autocast casts fp32 parameters for products in bf16 or fp16: %s has no use for it; bf16-mixed, "
+                "fp16-mixed and fp8-mixed have",
+                tl_precision_name(precision));
+        o->dtype = precision == TL_PRECISION_FP32 ? TL_F32 : TL_BF16;
         return TL_OK;
     case TL_PRECISION_BF16_MIXED:
-        o->dtype = TL_BF16;
-        o->optimizer.master = o->optimizer.state_f32 = true;
+        mixed(o, TL_BF16);
         return TL_OK;
-    default:
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "precision %s is not in this build; fp32, bf16 and bf16-mixed are",
-                       tl_precision_name(precision));
+    case TL_PRECISION_FP16_MIXED:
+        mixed(o, TL_F16);
+        o->loss_scaling = true;
+        return TL_OK;
+    case TL_PRECISION_FP8_MIXED:
+        mixed(o, TL_BF16);
+        o->fp8 = true;
+        return TL_OK;
     }
+    return tl_fail(error, TL_ERR_ARGUMENT, "there is no precision %d", (int)precision);
 }
 
 void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) {
@@ -73,6 +89,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .optimizer = o->optimizer,
                                 .recompute = o->recompute,
                                 .condensed = !o->every_micro_batch,
+                                .autocast = o->autocast,
                                 .clip = o->clip};
     return tl_precision_apply(o->precision, train, error);
 }
@@ -269,6 +286,20 @@ static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
     return TL_OK;
 }
 
+static void note_precision(const tl_plan_options *o, tl_plan *p) {
+    if (o->precision == TL_PRECISION_FP16_MIXED)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "dynamic loss scaling from 2^16; a step it skips computes as much and updates nothing");
+    if (o->precision == TL_PRECISION_FP8_MIXED)
+        tl_plan_note(
+            p->assumptions, &p->n_assumptions,
+            "fp8 is emulated: the blocks' linear layers round values to it and keep and multiply them in bf16; 8-bit "
+            "tensor cores would keep half of those bytes");
+    if (o->autocast)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "autocast: fp32 parameters, cast anew by each product that uses them");
+}
+
 static void note_memory(const tl_plan_options *o, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
     if (o->devices.note)
@@ -279,6 +310,7 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->assumptions, &p->n_assumptions,
                      "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
                      (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
+    note_precision(o, p);
     if (o->model.family != TL_FAMILY_CRUNCHER)
         tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are %s; loss full",
                      o->recompute.kind == TL_RECOMPUTE_NONE    ? "kept"

@@ -141,8 +141,15 @@ struct tl_ctx {
     struct tl_axes_state *axes; /* axes layer: names, contraction orders */
     void (*axes_close)(tl_ctx *ctx);
     bool recording;
-    bool in_region;           /* a checkpointed region's function is at work */
-    bool region_wants;        /* and something it read wants a gradient */
+    bool in_region;    /* a checkpointed region's function is at work */
+    bool region_wants; /* and something it read wants a gradient */
+    /* The grad layer's autocast: what an op gets in place of its inputs; in[i] itself where it stays. NULL: off. */
+    tl_status (*cast_inputs)(tl_ctx *ctx, const struct tl_op *op, tl_tensor *const in[], int n_in, tl_tensor *cast[],
+                             const char *site);
+    tl_dtype autocast; /* the low format, while cast_inputs is set */
+    /* Sees every op when it has computed its n outputs; NULL: nobody looks. */
+    void (*watch)(void *self, const struct tl_sig *sig, tl_tensor *const out[], int n);
+    void *watch_self;
     uint64_t random_position; /* of the dropout stream */
 };
 

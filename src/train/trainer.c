@@ -1,18 +1,11 @@
 /* The training step, in one place for plan and run. */
-#include "tally/train.h"
+#include "train/trainer.h"
 
 #include "tally/account.h"
 #include "tally/grad.h"
 #include "tally/init.h"
 #include "tally/ops.h"
 #include "tensor/ctx.h"
-
-struct tl_trainer {
-    tl_ctx *ctx;
-    tl_net *net;
-    tl_optimizer *optimizer;
-    tl_train_options options;
-};
 
 static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
     const char *name = NULL;
@@ -33,6 +26,9 @@ static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
     if (!(o->clip >= 0))
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "a clipping norm of %g; 0 (none) or a positive number would work",
                            o->clip);
+    if (o->autocast && (o->dtype != TL_F32 || (o->low != TL_BF16 && o->low != TL_F16)))
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "autocast of %s parameters to %s; f32 to bf16 or f16 would work",
+                           tl_dtype_name(o->dtype), tl_dtype_name(o->low));
     return TL_OK;
 }
 
@@ -44,8 +40,9 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
         return NULL;
     trainer->ctx = ctx;
     trainer->options = *options;
+    trainer->scaler.scale = TL_LOSS_SCALE_START;
     trainer->net = tl_net_new_as(ctx, model, options->dtype, options->init);
-    if (trainer->net) {
+    if (trainer->net && (!options->fp8 || tl_net_use_fp8(trainer->net) == TL_OK)) {
         const tl_parameter *list;
         int count = tl_net_parameters(trainer->net, &list);
         tl_net_train(trainer->net, true);
@@ -68,9 +65,42 @@ void tl_trainer_free(tl_trainer *trainer) {
     tl_host_free(trainer->ctx, trainer, sizeof *trainer);
 }
 
+tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t seq) {
+    tl_train_options options = trainer->options;
+    options.micro_batch = micro_batch;
+    options.seq = seq;
+    tl_status status = trainer->ctx->error.status == TL_OK ? check(trainer->ctx, &options) : trainer->ctx->error.status;
+    if (status == TL_OK)
+        trainer->options = options;
+    return status;
+}
+
 tl_net *tl_trainer_net(const tl_trainer *trainer) { return trainer->net; }
 
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer) { return trainer->optimizer; }
+
+bool tl_trainer_scaler(const tl_trainer *tr, tl_loss_scaler *scaler) {
+    *scaler = tr->scaler;
+    return tr->options.loss_scaling;
+}
+
+tl_status tl_trainer_set_scaler(tl_trainer *tr, const tl_loss_scaler *scaler) {
+    if (!tr->options.loss_scaling)
+        return tl_ctx_fail(tr->ctx, TL_ERR_STATE, "a loss scale for a run without loss scaling");
+    if (!(scaler->scale >= 1 && scaler->scale <= 0x1p126) || scaler->good_steps < 0 || scaler->skipped < 0)
+        return tl_ctx_fail(
+            tr->ctx, TL_ERR_ARGUMENT,
+            "a loss scale of %g after %lld good and %lld skipped steps; a scale from 1 to 2^126 and counts "
+            "from 0 would work",
+            scaler->scale, (long long)scaler->good_steps, (long long)scaler->skipped);
+    tr->scaler = *scaler;
+    return TL_OK;
+}
+
+int tl_trainer_extra(const tl_trainer *tr, int k, const char **name, tl_tensor **tensor) {
+    *tensor = tl_net_fp8_state(tr->net, k, name);
+    return *tensor != NULL;
+}
 
 tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options *options, tl_batch *batch) {
     tl_dim B = tl_dim_named(tl_dim_symbol(ctx, "B", options->micro_batch, "micro-batch"), "batch");
@@ -115,7 +145,11 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
         source ? source(user, ctx, &tr->options, micro, &batch) : tl_batch_empty(ctx, tr->net, &tr->options, &batch);
     if (status != TL_OK || (status = weigh(tr, &batch, micro, sum, &weight)) != TL_OK)
         return status;
+    uint64_t position = ctx->random_position;
+    if (tr->options.autocast)
+        (void)tl_autocast(ctx, tr->options.low); /* checked when the trainer was made */
     tl_tensor *loss = tl_net_loss(tr->net, batch.input, batch.target);
+    (void)tl_autocast(ctx, TL_F32);
     if (!loss)
         return ctx->error.status;
     if (!tl_ctx_is_meta(ctx)) {
@@ -123,13 +157,11 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
         if ((status = tl_item(loss, &value)) != TL_OK)
             return status;
         if (!(value - value == 0.0)) /* NaN or infinite */
-            return tl_ctx_fail(ctx, TL_ERR_STATE,
-                               "the loss is %g at step %lld, micro-batch %lld; stopped before the update", value,
-                               (long long)tl_optimizer_steps(tr->optimizer) + 1, (long long)micro + 1);
+            return tl_fail_not_finite_loss(tr, &batch, micro, value, position);
         sum->loss += batch.total ? value * (double)batch.counted : value;
     }
     tl_phase_set(ctx, TL_PHASE_BACKWARD);
-    return tl_backward(ctx, loss, weight);
+    return tl_backward(ctx, loss, tr->options.loss_scaling ? weight * tr->scaler.scale : weight);
 }
 
 static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void *user, sums *sum) {
@@ -166,6 +198,67 @@ static tl_status reduce_gradients(tl_trainer *tr, const tl_parameter *list, int 
     return tr->ctx->error.status;
 }
 
+/* All gradients times min(1, clip/(norm + 1e-6)), as tl_clip_gradients, from the squares that were added up already. With
+ * a loss scale both norm and limit are that much larger. */
+static tl_status clip(tl_trainer *tr, tl_tensor *squares, double scale) {
+    tl_ctx *ctx = tr->ctx;
+    const tl_parameter *list;
+    int count = tl_net_parameters(tr->net, &list);
+    for (int i = 0; i < count && tr->options.clip > 0 && squares; i++) {
+        tl_tensor *grad = tl_tensor_grad(list[i].tensor);
+        if (!grad)
+            continue;
+        ctx->place.region = grad->storage->region;
+        ctx->place.module = grad->storage->module;
+        tl_release(tl_clip_scale(grad, squares, tr->options.clip * scale));
+    }
+    ctx->place.region = 0;
+    ctx->place.module = 0;
+    return ctx->error.status;
+}
+
+/* A skipped step: half the scale. States appear with it all the same, so that every step after the first allocates alike. */
+static tl_status skip(tl_trainer *tr, tl_step_result *result) {
+    tl_loss_scaler *s = &tr->scaler;
+    int64_t steps = tl_optimizer_steps(tr->optimizer);
+    if (s->scale <= 1)
+        return tl_fail_not_finite_gradient(tr);
+    tl_phase_set(tr->ctx, TL_PHASE_STEP);
+    s->scale /= 2;
+    s->good_steps = 0;
+    s->skipped++;
+    result->skipped = true;
+    tl_status status = steps == 0 ? tl_optimizer_restore(tr->optimizer, 1) : TL_OK;
+    return status == TL_OK && steps == 0 ? tl_optimizer_restore(tr->optimizer, 0) : status;
+}
+
+static void count_good_step(tl_loss_scaler *s) {
+    if (++s->good_steps < TL_LOSS_SCALE_GROWS_AFTER)
+        return;
+    s->scale *= 2;
+    s->good_steps = 0;
+}
+
+static tl_status update(tl_trainer *tr, double lr, tl_step_result *result) {
+    tl_ctx *ctx = tr->ctx;
+    double scale = tr->options.loss_scaling ? tr->scaler.scale : 1.0, total = 0;
+    tl_tensor *squares = tl_gradient_squares(tr);
+    tl_status status = ctx->error.status;
+    if (status == TL_OK && squares && !tl_ctx_is_meta(ctx) && (status = tl_item(squares, &total)) == TL_OK &&
+        !(total - total == 0.0))
+        return tr->options.loss_scaling ? skip(tr, result) : tl_fail_not_finite_gradient(tr);
+    result->gradient_norm = __builtin_sqrt(total) / scale;
+    tl_phase_set(ctx, TL_PHASE_STEP);
+    if (status == TL_OK)
+        status = clip(tr, squares, scale);
+    tl_optimizer_unscale(tr->optimizer, tr->options.loss_scaling, 1.0 / scale);
+    if (status == TL_OK)
+        status = tl_optimizer_step(tr->optimizer, lr);
+    if (status == TL_OK && tr->options.loss_scaling && !tl_ctx_is_meta(ctx))
+        count_good_step(&tr->scaler);
+    return status;
+}
+
 static tl_status finish(tl_trainer *tr, double lr, tl_step_result *result) {
     tl_ctx *ctx = tr->ctx;
     const tl_parameter *list;
@@ -173,13 +266,13 @@ static tl_status finish(tl_trainer *tr, double lr, tl_step_result *result) {
     tl_status status = reduce_gradients(tr, list, count);
     if (status != TL_OK)
         return status;
-    tl_phase_set(ctx, TL_PHASE_STEP);
-    if (tr->options.clip > 0) {
-        tl_tensor *norm = tl_clip_gradients(ctx, list, count, tr->options.clip);
-        if (norm && !tl_ctx_is_meta(ctx) && (status = tl_item(norm, &result->gradient_norm)) != TL_OK)
-            return status;
-    }
-    return tl_optimizer_step(tr->optimizer, lr);
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    status = update(tr, lr, result);
+    if (status == TL_OK)
+        status = tl_net_fp8_roll(tr->net);
+    ctx->recording = recording;
+    return status;
 }
 
 /* Also after a failure: gradients of a step that did not happen must not be added to the next one's. */

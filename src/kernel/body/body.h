@@ -86,8 +86,8 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
 void TL_K(each_call)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, const void *constants);
 /* With past_float (or NULL), which does what loop_float does, but writes past the caches by itself: it gets an output at the
  * start of a line and a multiple of 16 elements. Saves the way through a buffer. */
-void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double,
-                          tl_each_loop *past_float, const void *constants);
+void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, tl_each_loop *past_float,
+                          const void *constants);
 
 /* Elements [position, position + n) in flat order as contiguous floats (doubles); returns the memory itself where it can. */
 const float *TL_K(flat_float)(const tl_walk *walk, int array, int64_t position, int64_t n, float *buffer);
@@ -230,6 +230,7 @@ tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reci
     TL_K(power), TL_K(power_backward_base), TL_K(power_backward_exponent), TL_K(mod), TL_K(fmod), TL_K(where),
     TL_K(masked_fill), TL_K(clamp), TL_K(clamp_backward), TL_K(min), TL_K(prod), TL_K(l1), TL_K(sum_square), TL_K(l2),
     TL_K(log_sum_exp), TL_K(l2_backward), TL_K(log_sum_exp_backward), TL_K(prod_backward), TL_K(cumulate),
-    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot);
+    TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot), TL_K(fp8_round), TL_K(absolute_max),
+    TL_K(fp8_roll);
 
 #endif

@@ -156,4 +156,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(triangle),
     KERNEL(range),
     KERNEL(one_hot),
+    KERNEL(fp8_round),
+    KERNEL(absolute_max),
+    KERNEL(fp8_roll),
 };

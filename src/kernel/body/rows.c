@@ -133,10 +133,57 @@ typedef struct softmax_task {
     bool causal, past;
 } softmax_task;
 
+#ifdef TL_HAVE_VECTOR_MATH
+static bool whole_lines(const tl_walk *rows, int a, int64_t first, int64_t end) {
+    char *pointer[TL_MAX_IO];
+    for (int64_t at = first; at < end; at++) {
+        TL_K(walk_at)(rows, at, pointer);
+        if (!tlv_whole_line(pointer[a]))
+            return false;
+    }
+    return true;
+}
+
+/* All rows of a task in a pipeline; false where it does not serve. */
+static bool softmax_rows_piped(const softmax_task *t, int64_t first, int64_t end) {
+    if (!t->past || t->causal || t->rows.dtype[0] != TL_F32 || t->rows.dtype[1] != TL_F32 || t->stride[1] != 1 ||
+        !tlv_pipe_serves(t->columns) || !whole_lines(&t->rows, 0, first, end))
+        return false;
+    _Alignas(64) float terms[2][TLV_PIPE_MOST];
+    softmax_stage s = {.x1 = NULL};
+    for (int64_t at = first; at < end + 2;
+         at++) { /* row at in its first pass, at − 1 in its second, at − 2 in its last */
+        char *pointer[TL_MAX_IO];
+        s.terms3 = s.x2 ? s.terms2 : NULL;
+        s.factor3 = s.sum2 == 0 ? 0 : 1 / s.sum2;
+        s.terms2 = terms[at & 1];
+        s.x2 = s.x1;
+        s.shift2 = s.best1 == -__builtin_inff() ? 0 : s.best1;
+        if (s.terms3) {
+            TL_K(walk_at)(&t->rows, at - 2, pointer);
+            s.y3 = (float *)(void *)pointer[0];
+        }
+        s.x1 = NULL;
+        if (at < end) {
+            TL_K(walk_at)(&t->rows, at, pointer);
+            s.x1 = (const float *)(const void *)pointer[1];
+        }
+        softmax_pipe(&s, t->columns, (float)t->scale);
+    }
+    return true;
+}
+#endif
+
 static void softmax_rows(void *argument, int64_t task, int thread) {
     (void)thread;
     const softmax_task *t = argument;
     int64_t end = tl_min_i64((task + 1) * t->per_task, t->rows.total);
+#ifdef TL_HAVE_VECTOR_MATH
+    if (softmax_rows_piped(t, task * t->per_task, end)) {
+        TL_K(stream_end)();
+        return;
+    }
+#endif
     for (int64_t at = task * t->per_task; at < end; at++) {
         char *pointer[TL_MAX_IO];
         TL_K(walk_at)(&t->rows, at, pointer);
@@ -190,6 +237,14 @@ void TL_K(softmax_backward)(tl_kcall *call) { softmax_run(call, 3, softmax_backw
 
 /* ---- norms ---- */
 
+static void norm_outputs(const tl_walk *rows, char *const pointer[], tl_line *mean, tl_line *rstd) {
+    *mean = *rstd = (tl_line){TL_F32, NULL, 0, false};
+    if (rows->n_array > 2)
+        *rstd = line_at(rows, rows->n_array - 1, pointer, 1);
+    if (rows->n_array > 3)
+        *mean = line_at(rows, 2, pointer, 1);
+}
+
 static void norm_rows(void *argument, int64_t task, int thread) {
     (void)thread;
     const tl_norm_task *t = argument;
@@ -199,11 +254,8 @@ static void norm_rows(void *argument, int64_t task, int thread) {
         TL_K(walk_at)(&t->rows, at, pointer);
         tl_line x = line_at(&t->rows, 0, pointer, t->stride[0]), y = line_at(&t->rows, 1, pointer, t->stride[1]);
         y.past = t->past;
-        tl_line none = {TL_F32, NULL, 0, false}, mean = none, rstd = none;
-        if (t->rows.n_array > 2)
-            rstd = line_at(&t->rows, t->rows.n_array - 1, pointer, 1);
-        if (t->rows.n_array > 3)
-            mean = line_at(&t->rows, 2, pointer, 1);
+        tl_line mean, rstd;
+        norm_outputs(&t->rows, pointer, &mean, &rstd);
         if (x.dtype == TL_F64)
             norm_row_double(t, &x, &y, &mean, &rstd);
         else

@@ -146,8 +146,7 @@ static void N(norm_row)(const tl_norm_task *t, const tl_line *x, const tl_line *
         int64_t n = tl_min_i64(TL_CHUNK, t->columns - at);
         const REAL *xp = N(piece)(x, at, n, a), *gain = N(piece)(&t->gain, at, n, b);
         const REAL *bias = t->bias.data ? N(piece)(&t->bias, at, n, c) : NULL;
-        if (y->past && N(norm_past)(y->data + at * (int64_t)sizeof *d, xp, gain, bias, n, mean, rstd,
-                                    x->data + (t->columns + at) * (int64_t)sizeof *d))
+        if (y->past && N(norm_past)(y->data + at * (int64_t)sizeof *d, xp, gain, bias, n, mean, rstd))
             continue;
         REAL *to = N(target)(y, at, d);
         if (bias) {

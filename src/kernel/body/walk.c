@@ -287,8 +287,8 @@ void TL_K(each)(tl_engine *engine, const tl_array *const array[], const int acce
     each_with(engine, array, access, n_array, compute, loop, NULL, constants);
 }
 
-void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double,
-                          tl_each_loop *past_float, const void *constants) {
+void TL_K(each_call_past)(tl_kcall *call, tl_each_loop *loop_float, tl_each_loop *loop_double, tl_each_loop *past_float,
+                          const void *constants) {
     const tl_array *array[MAX_EACH] = {&call->out[0]};
     int access[MAX_EACH] = {TL_WRITE};
     for (int i = 0; i < call->n_in; i++) {

@@ -1,0 +1,26 @@
+/* train/trainer.h: what the files of this layer share. */
+#ifndef TALLY_TRAIN_TRAINER_H
+#define TALLY_TRAIN_TRAINER_H
+
+#include "tally/train.h"
+
+struct tl_trainer {
+    tl_ctx *ctx;
+    tl_net *net;
+    tl_optimizer *optimizer;
+    tl_train_options options;
+    tl_loss_scaler scaler;
+};
+
+/* ---- finite.c ---- */
+/* The loss was no number: computes the micro-batch's forward again, watching every op, and fails naming the first tensor in
+ * forward order that is not finite. `position`: of the dropout stream before that forward. Returns the error. */
+tl_status tl_fail_not_finite_loss(tl_trainer *trainer, const tl_batch *batch, int64_t micro, double loss,
+                                  uint64_t position);
+/* Σ g² over all gradients in f64, one element of the current scope; finite exactly if every gradient is. Books on meta as
+ * elsewhere. NULL: no gradient at all, or the context's error. */
+tl_tensor *tl_gradient_squares(tl_trainer *trainer);
+/* Fails naming the first parameter whose gradient is not finite. */
+tl_status tl_fail_not_finite_gradient(tl_trainer *trainer);
+
+#endif
