@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "explain_out.h"
+#include "plan_request.h"
 #include "tally/config.h"
 
 enum { OWN_STEPS, OWN_SET };
@@ -92,26 +93,6 @@ static int set_sizes(const tl_cli *cli, const char *text, tl_model *m) {
 
 /* ---- the run -------------------------------------------------------------------------------------------------- */
 
-static tl_optimizer_options optimizer(const tl_cli *cli) {
-    tl_optimizer_options o;
-    switch (cli->options.at[TL_OPTION_OPTIM].choice) {
-    case TL_CHOICE_ADAM:
-        o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
-        o.weight_decay = 0;
-        return o;
-    case TL_CHOICE_SGD:
-        return tl_optimizer_defaults(TL_OPTIM_SGD);
-    case TL_CHOICE_MOMENTUM:
-        o = tl_optimizer_defaults(TL_OPTIM_SGD);
-        o.momentum = 0.9;
-        return o;
-    case TL_CHOICE_ADAGRAD:
-        return tl_optimizer_defaults(TL_OPTIM_ADAGRAD);
-    default:
-        return tl_optimizer_defaults(TL_OPTIM_ADAMW);
-    }
-}
-
 /* The defaults that stand in, each an assumption; parameters depend on none of them, FLOPs on no number format. */
 static void note_defaults(tl_explained *e, const char *topic) {
     const tl_cli *cli = e->cli;
@@ -133,6 +114,11 @@ static void note_defaults(tl_explained *e, const char *topic) {
         tl_notes_add(&e->assumed, "--optim %s", tl_option_choice(cli, TL_OPTION_OPTIM));
     if (!bytes && !tl_given(cli, TL_OPTION_FLOPS))
         tl_notes_add(&e->assumed, "--flops full");
+    if (bytes && o->precision == TL_PRECISION_FP8_MIXED)
+        tl_notes_add(&e->assumed,
+                     "fp8 is emulated: values of the blocks' linear layers are rounded to it and kept in bf16");
+    if (bytes && o->autocast)
+        tl_notes_add(&e->assumed, "autocast: fp32 parameters, cast anew by each product that uses them");
     if (bytes)
         tl_notes_add(&e->assumed, "one device, eager attention, full loss%s",
                      tl_given(cli, TL_OPTION_RECOMPUTE) ? "" : ", nothing recomputed");
@@ -153,7 +139,8 @@ static int prepare(tl_explained *e, const char *topic) {
     const tl_option_value *at = cli->options.at;
     o->devices = (tl_devices){.count = 1};
     o->precision = (tl_precision)at[TL_OPTION_PRECISION].choice;
-    o->optimizer = optimizer(cli);
+    o->autocast = at[TL_OPTION_AUTOCAST].choice != 0;
+    o->optimizer = tl_cli_optimizer(cli);
     const tl_option_value *recompute = &at[TL_OPTION_RECOMPUTE];
     bool counted = strcmp(topic, "flops") == 0 || strcmp(topic, "memory") == 0;
     if (recompute->text && !counted)
@@ -278,8 +265,8 @@ const tl_verb tl_verb_explain = {
                "  tally explain gpt2-xl flops --steps\n"
                "  tally explain llama-3-8b memory --seq 4096 --optim sgd\n"
                "  tally explain cs336-gpt2-xl adamw",
-    .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) |
-             TL_TAKES(FLOPS) | TL_TAKES(RECOMPUTE),
+    .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) |
+             TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(RECOMPUTE),
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 2,

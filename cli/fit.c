@@ -8,6 +8,7 @@
 /* Bytes each parameter costs while it trains, as one layer showed them on meta. */
 typedef struct tl_state_bytes {
     int weight, grad, master, first, second; /* first, second: the optimizer's states */
+    int scales;                              /* bytes for every TL_OPTIM_8BIT_BLOCK parameters */
     const char *first_name, *second_name;
 } tl_state_bytes;
 
@@ -29,27 +30,45 @@ static tl_status state_bytes(int precision, int optim, tl_state_bytes *bytes, tl
     case TL_CHOICE_ADAGRAD:
         bytes->first_name = "sum of squares";
         break;
+    case TL_CHOICE_RMSPROP:
+        bytes->first_name = "mean of squares";
+        break;
     default: /* two states of one format */
         bytes->first = bytes->second = (int)each[TL_OPTIM] / 2;
         bytes->first_name = "m", bytes->second_name = "v";
+        bytes->scales = optim == TL_CHOICE_ADAMW8BIT ? 2 * (int)sizeof(float) : 0;
         break;
     }
     return TL_OK;
 }
 
-static int total_bytes(tl_state_bytes bytes) {
-    return bytes.weight + bytes.grad + bytes.master + bytes.first + bytes.second;
+/* Bytes of TL_OPTIM_8BIT_BLOCK parameters, which is a whole number. */
+static int block_bytes(tl_state_bytes b) {
+    return (b.weight + b.grad + b.master + b.first + b.second) * TL_OPTIM_8BIT_BLOCK + b.scales;
+}
+
+/* "16", "10.03125" */
+static const char *each_text(tl_state_bytes b, char text[TL_TEXT]) {
+    int block = block_bytes(b);
+    if (block % TL_OPTIM_8BIT_BLOCK == 0)
+        snprintf(text, TL_TEXT, "%d", block / TL_OPTIM_8BIT_BLOCK);
+    else
+        snprintf(text, TL_TEXT, "%.5f", (double)block / TL_OPTIM_8BIT_BLOCK);
+    return text;
 }
 
 /* "w + g + m + v" and "4+4+4+4". */
 static void terms(tl_state_bytes bytes, char letters[TL_TEXT], char numbers[TL_TEXT]) {
-    snprintf(letters, TL_TEXT, "w + g%s%s%s%s%s", bytes.master ? " + master" : "", bytes.first ? " + " : "",
-             bytes.first ? (bytes.second ? "m" : "s") : "", bytes.second ? " + " : "", bytes.second ? "v" : "");
+    snprintf(letters, TL_TEXT, "w + g%s%s%s%s%s%s", bytes.master ? " + master" : "", bytes.first ? " + " : "",
+             bytes.first ? (bytes.second ? "m" : "s") : "", bytes.second ? " + " : "", bytes.second ? "v" : "",
+             bytes.scales ? " + scales" : "");
     int n = snprintf(numbers, TL_TEXT, "%d+%d", bytes.weight, bytes.grad);
     const int more[] = {bytes.master, bytes.first, bytes.second};
     for (int i = 0; i < 3; i++)
         if (more[i])
             n += snprintf(numbers + n, (size_t)(TL_TEXT - n), "+%d", more[i]);
+    if (bytes.scales)
+        snprintf(numbers + n, (size_t)(TL_TEXT - n), "+%d/%d", bytes.scales, TL_OPTIM_8BIT_BLOCK);
 }
 
 typedef struct tl_fit {
@@ -58,14 +77,15 @@ typedef struct tl_fit {
     int64_t driver;   /* as the driver shows them, 0: not known */
     const char *device;
     tl_state_bytes bytes;
-    int each; /* bytes per parameter */
     int64_t value;
 } tl_fit;
 
 /* Parameters whose state fills n devices; -1 when beyond int64. */
-static int64_t parameters_in(int64_t devices, int64_t capacity, int each) {
-    int64_t all;
-    return tl_mul_i64(devices, capacity, &all) ? all / each : -1;
+static int64_t parameters_in(int64_t devices, int64_t capacity, tl_state_bytes bytes) {
+    tl_u128 all = (tl_u128)devices * (tl_u128)capacity;
+    if (all > INT64_MAX)
+        return -1;
+    return (int64_t)(all * TL_OPTIM_8BIT_BLOCK / (tl_u128)block_bytes(bytes));
 }
 
 static int read_device(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
@@ -111,7 +131,7 @@ static void out_instead(const tl_cli *cli, const tl_fit *fit) {
         if (state_bytes(others[i].precision, others[i].optim, &bytes, &error) != TL_OK)
             continue;
         terms(bytes, letters, numbers);
-        int64_t value = parameters_in(fit->devices, fit->capacity, total_bytes(bytes));
+        int64_t value = parameters_in(fit->devices, fit->capacity, bytes);
         int n =
             snprintf(text + at, sizeof text - at, "%s%s %s %s (%s)", at ? "; " : "", precisions[others[i].precision],
                      optims[others[i].optim], tl_text_count((double)value, count), numbers);
@@ -142,14 +162,16 @@ static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assum
     tl_text_plain((double)fit->capacity / 1e9, 3, count);
     tl_out_item(cli, "P", "= devices·%s / (%s)\n= %lld·%se9 / (%s B)", cli->options.devices.here ? "memory" : "HBM",
                 letters, (long long)fit->devices, count, numbers);
-    int n = snprintf(each, sizeof each, "%d B: weight %d, gradient %d", fit->each, b.weight, b.grad);
+    int n = snprintf(each, sizeof each, "%s B: weight %d, gradient %d", each_text(b, count), b.weight, b.grad);
     if (b.master)
         n += snprintf(each + n, sizeof each - (size_t)n, ", fp32 master %d", b.master);
     if (b.first)
         n += snprintf(each + n, sizeof each - (size_t)n, ", %s %s %d", tl_option_choice(cli, TL_OPTION_OPTIM),
                       b.first_name, b.first);
     if (b.second)
-        snprintf(each + n, sizeof each - (size_t)n, ", %s %d", b.second_name, b.second);
+        n += snprintf(each + n, sizeof each - (size_t)n, ", %s %d", b.second_name, b.second);
+    if (b.scales)
+        snprintf(each + n, sizeof each - (size_t)n, ", scales %d/%d", b.scales, TL_OPTIM_8BIT_BLOCK);
     tl_out_item(cli, "each", "%s   (%s, %s)", each, tl_option_choice(cli, TL_OPTION_PRECISION),
                 tl_option_choice(cli, TL_OPTION_OPTIM));
     tl_text_bytes((double)fit->capacity, cli->units, bytes);
@@ -158,7 +180,7 @@ static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assum
     if (fit->driver) {
         char shown[TL_TEXT], more[TL_TEXT];
         tl_text_grouped((tl_u128)(fit->driver / (1 << 20)), shown);
-        tl_text_count((double)parameters_in(fit->devices, fit->driver, fit->each), more);
+        tl_text_count((double)parameters_in(fit->devices, fit->driver, fit->bytes), more);
         tl_out_item(cli, "driver", "with driver-visible memory (%s MiB = %s): %s", shown,
                     tl_text_bytes((double)fit->driver, TL_UNITS_SI, bytes), more);
     }
@@ -193,7 +215,8 @@ static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *as
     snprintf(formula, sizeof formula, "P = devices·HBM / (%s) = %lld·%lld / (%s)", letters, (long long)fit->devices,
              (long long)fit->capacity, numbers);
     /* The fullest device holds ceil(P / devices) parameters. */
-    int64_t peak = (fit->value / fit->devices + (fit->value % fit->devices != 0)) * fit->each;
+    int64_t most = fit->value / fit->devices + (fit->value % fit->devices != 0), block = block_bytes(fit->bytes);
+    int64_t peak = (int64_t)(((tl_u128)most * (tl_u128)block + TL_OPTIM_8BIT_BLOCK - 1) / TL_OPTIM_8BIT_BLOCK);
     tl_grid *grid = tl_grid_new(columns, (int)(sizeof columns / sizeof columns[0]));
     tl_grid_string(grid, "model", NULL);
     tl_grid_integer(grid, fit->value, tl_text_grouped((tl_u128)fit->value, text));
@@ -204,9 +227,12 @@ static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *as
     tl_grid_string(grid, fit->device, NULL);
     tl_grid_string(grid, tl_option_choice(cli, TL_OPTION_PRECISION), NULL);
     tl_grid_string(grid, tl_option_choice(cli, TL_OPTION_OPTIM), NULL);
-    tl_grid_integer(grid, fit->each, NULL);
+    if (block % TL_OPTIM_8BIT_BLOCK == 0)
+        tl_grid_integer(grid, block / TL_OPTIM_8BIT_BLOCK, NULL);
+    else
+        tl_grid_real(grid, (double)block / TL_OPTIM_8BIT_BLOCK, NULL);
     if (fit->driver) {
-        int64_t more = parameters_in(fit->devices, fit->driver, fit->each);
+        int64_t more = parameters_in(fit->devices, fit->driver, fit->bytes);
         tl_grid_integer(grid, fit->driver, tl_text_bytes((double)fit->driver, cli->units, text));
         tl_grid_integer(grid, more, tl_text_grouped((tl_u128)more, text));
     } else {
@@ -250,6 +276,9 @@ static int fit_model(tl_cli *cli) {
         tl_notes_add(&assumed, "--precision %s", tl_option_choice(cli, TL_OPTION_PRECISION));
     if (!tl_given(cli, TL_OPTION_OPTIM))
         tl_notes_add(&assumed, "--optim %s", tl_option_choice(cli, TL_OPTION_OPTIM));
+    if (cli->options.at[TL_OPTION_PRECISION].choice == TL_PRECISION_FP8_MIXED)
+        tl_notes_add(&assumed,
+                     "fp8 is emulated: weights stay in bf16; a layer's 51 scales and histories are not counted");
     tl_notes_add(&left_out, "activations");
     tl_notes_add(&left_out, "workspaces");
     if (fit.devices > 1)
@@ -258,8 +287,7 @@ static int fit_model(tl_cli *cli) {
     if (state_bytes(cli->options.at[TL_OPTION_PRECISION].choice, cli->options.at[TL_OPTION_OPTIM].choice, &fit.bytes,
                     &error) != TL_OK)
         return tl_failed(cli, &error);
-    fit.each = total_bytes(fit.bytes);
-    fit.value = parameters_in(fit.devices, fit.capacity, fit.each);
+    fit.value = parameters_in(fit.devices, fit.capacity, fit.bytes);
     if (fit.value < 0)
         return tl_usage(cli, "--gpus %s: that is more memory than 2^63 bytes", cli->options.at[TL_OPTION_GPUS].text);
     if (fit.capacity == 0)
@@ -300,8 +328,9 @@ const tl_verb tl_verb_fit = {
                "  tally fit context llama-3.2-1b -g H100",
     .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) |
              TL_TAKES(RECOMPUTE),
-    .does = {[TL_OPTION_PRECISION] =
-                 TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED)},
+    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
+                                     TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
+                                     TL_DOES(TL_PRECISION_FP8_MIXED)},
     .own = NULL,
     .min_arguments = 1,
     .max_arguments = 2,

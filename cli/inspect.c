@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "data.h"
 #include "model_out.h"
 #include "dtype_out.h"
 #include "npy_out.h"
@@ -189,6 +190,8 @@ static int run(tl_cli *cli) {
         return tl_npy_report(cli, path, cli->own[OWN_AS], (int64_t)about.st_size);
     if (cli->own[OWN_AS])
         return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is %s", path, is.words);
+    if (strcmp(is.kind, "unknown") == 0 && tl_data_is_tokens(path, head, length, (int64_t)about.st_size))
+        return tl_data_report(cli, path);
     if (strcmp(is.kind, "json") != 0)
         return print_kind(cli, path, is, (int64_t)about.st_size);
     tl_model model;

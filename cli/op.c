@@ -103,7 +103,7 @@ static void out_bytes(const tl_cli *cli, const tl_op_bill *o) {
                       ratio, w, g);
         if (b->master_bytes)
             n += snprintf(text + n, sizeof text - (size_t)n, ", fp32 master %s", m);
-        bool two = o->optimizer.kind == TL_OPTIM_ADAMW;
+        bool two = o->optimizer.kind == TL_OPTIM_ADAMW || o->optimizer.kind == TL_OPTIM_ADAM;
         tl_text_bytes((double)b->optim_bytes / (two ? 2 : 1), cli->units, s);
         if (two)
             n += snprintf(text + n, sizeof text - (size_t)n, ", %s m %s, v %s", o->optim, s, s);
@@ -360,9 +360,11 @@ const tl_verb tl_verb_op = {
                "  tally op \"attention 32 128 4096 8\" --on A100-80G\n"
                "  tally op \"block gpt2 768 12 1024\" --precision fp32",
     .takes = TL_TAKES(TOKENS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(PEAK),
-    .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
-                                 TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) |
-                                 TL_DOES(TL_CHOICE_OPTIM_NONE)},
+    .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
+                                     TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED),
+             [TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
+                                 TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
+                                 TL_DOES(TL_CHOICE_ADAMW8BIT) | TL_DOES(TL_CHOICE_OPTIM_NONE)},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 8,

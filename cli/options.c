@@ -14,6 +14,7 @@ typedef enum tl_kind { KIND_DEVICES, KIND_SIZE, KIND_COUNT, KIND_RATE, KIND_REAL
 static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};
 static const char *const optimizers[] = {"adamw",   "adam",      "sgd",  "momentum", "adagrad",
                                          "rmsprop", "adamw8bit", "none", NULL};
+static const char *const switches[] = {"off", "on", NULL};
 static const char *const attentions[] = {"eager", "flash", NULL};
 static const char *const losses[] = {"full", "chunked", "fused", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "every", NULL};
@@ -44,11 +45,16 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_TOKENS] = {"tokens", 't', "N", KIND_COUNT, NULL, 0, 0, 0, "Tokens to train on: 15T, 300e9"},
     [TL_OPTION_PARAMS] = {"params", 0, "N", KIND_COUNT, NULL, 0, 0, 0, "Parameters, when no MODEL is named: 70B"},
     [TL_OPTION_PRECISION] = {"precision", 0, "NAME", KIND_CHOICE, precisions, TL_PRECISION_BF16_MIXED,
-                             TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) | TL_DOES(TL_PRECISION_BF16_MIXED),
-                             0, "Number formats: fp32, bf16, bf16-mixed (default), …"},
+                             TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
+                                 TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
+                                 TL_DOES(TL_PRECISION_FP8_MIXED),
+                             0, "fp32, bf16, bf16-mixed (default), fp16-mixed, fp8-mixed (emulated)"},
+    [TL_OPTION_AUTOCAST] = {"autocast", 0, "off|on", KIND_CHOICE, switches, 0, TL_DOES(0) | TL_DOES(1), 0,
+                            "Mixed precisions: fp32 parameters, cast op by op (default off)"},
     [TL_OPTION_OPTIM] = {"optim", 0, "NAME", KIND_CHOICE, optimizers, TL_CHOICE_ADAMW,
                          TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
-                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD),
+                             TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
+                             TL_DOES(TL_CHOICE_ADAMW8BIT),
                          0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, …"},
     [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER,
                              TL_DOES(TL_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
@@ -313,8 +319,12 @@ static int set_global(tl_cli *cli, int key, const char *text) {
 static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
     int n = 0;
     if (verb)
-        for (const struct argp_option *own = verb->own; own && (own->name || own->doc) && n < TL_OWN_COUNT; own++)
-            merged[n++] = *own;
+        for (const struct argp_option *own = verb->own; own && (own->name || own->doc) && n < TL_OWN_COUNT; own++) {
+            merged[n] = *own;
+            if (verb->letters && n < (int)strlen(verb->letters) && verb->letters[n] != ' ')
+                merged[n].key = verb->letters[n];
+            n++;
+        }
     for (int i = 0; verb && i < TL_OPTION_COUNT; i++) {
         bool takes = verb->takes >> i & 1;
         merged[n++] = (struct argp_option){
@@ -450,6 +460,9 @@ static error_t parse_verb(int key, char *text, struct argp_state *state) {
             cli->arguments[cli->n_arguments++] = text;
         return 0;
     }
+    const char *letters = cli->verb->letters, *letter = letters && key > ' ' && key < 127 ? strchr(letters, key) : NULL;
+    if (letter) /* of the verb's own, whose rows come first */
+        key = TL_OWN((int)(letter - letters));
     if (key >= TL_OWN(0) && key < TL_OWN(TL_OWN_COUNT)) {
         if (cli->own[key - TL_OWN(0)])
             parse->status = tl_usage(cli, "an option is given twice: \"%.80s\" and \"%.80s\"",

@@ -169,6 +169,7 @@ static void put_layout(const tl_cli *cli, tl_json *json, const tl_account *a) {
         tl_json_put_integer(json, "seq", p->seq);
     tl_json_put_integer(json, "accumulation", p->accumulation);
     tl_json_put_string(json, "precision", tl_precision_name(a->request.options.precision));
+    tl_json_put_boolean(json, "autocast", a->request.options.autocast);
     tl_json_put_string(json, "optim", tl_option_choice(cli, TL_OPTION_OPTIM));
     char recompute[32];
     tl_json_put_string(json, "recompute", tl_recompute_text(a->request.options.recompute, recompute, sizeof recompute));

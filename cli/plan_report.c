@@ -50,12 +50,12 @@ static void out_model(const tl_cli *cli, const tl_account *a) {
                 u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "");
     if (o->model.family != TL_FAMILY_CRUNCHER)
         snprintf(seq, sizeof seq, " of %s tokens", tl_text_grouped((tl_u128)p->seq, more));
-    tl_out_item(cli, "run",
-                "%lld sequence%s%s at once, %lld micro-batch%s a step, %lld device%s: global batch %s; %s, %s%s",
-                (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", seq, (long long)p->accumulation,
-                p->accumulation == 1 ? "" : "es", (long long)p->devices,
-                p->devices == 1 ? "" : "s (plain data parallel)", tl_text_grouped((tl_u128)p->global_batch, count),
-                tl_option_choice(cli, TL_OPTION_PRECISION), tl_option_choice(cli, TL_OPTION_OPTIM), recompute);
+    tl_out_item(
+        cli, "run", "%lld sequence%s%s at once, %lld micro-batch%s a step, %lld device%s: global batch %s; %s%s, %s%s",
+        (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", seq, (long long)p->accumulation,
+        p->accumulation == 1 ? "" : "es", (long long)p->devices, p->devices == 1 ? "" : "s (plain data parallel)",
+        tl_text_grouped((tl_u128)p->global_batch, count), tl_option_choice(cli, TL_OPTION_PRECISION),
+        o->autocast ? " by autocast" : "", tl_option_choice(cli, TL_OPTION_OPTIM), recompute);
 }
 
 static void out_peak(const tl_cli *cli, const tl_account *a) {

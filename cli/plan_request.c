@@ -12,10 +12,12 @@ tl_optimizer_options tl_cli_optimizer_of(int choice) {
     switch (choice) {
     case TL_CHOICE_ADAMW:
         return tl_optimizer_defaults(TL_OPTIM_ADAMW);
-    case TL_CHOICE_ADAM: /* the same states; no decay */
-        o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
-        o.weight_decay = 0;
-        return o;
+    case TL_CHOICE_ADAM:
+        return tl_optimizer_defaults(TL_OPTIM_ADAM);
+    case TL_CHOICE_ADAMW8BIT:
+        return tl_optimizer_defaults(TL_OPTIM_ADAMW8BIT);
+    case TL_CHOICE_RMSPROP:
+        return tl_optimizer_defaults(TL_OPTIM_RMSPROP);
     case TL_CHOICE_MOMENTUM:
         o = tl_optimizer_defaults(TL_OPTIM_SGD);
         o.momentum = 0.9;
@@ -65,6 +67,7 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
         return tl_usage(cli, "--gpus: %s", options->devices_error.message);
     r->options.devices = options->devices;
     r->options.precision = (tl_precision)options->at[TL_OPTION_PRECISION].choice;
+    r->options.autocast = options->at[TL_OPTION_AUTOCAST].choice != 0;
     r->options.optimizer = tl_cli_optimizer(cli);
     r->options.recompute = tl_cli_recompute(cli);
     r->options.peak = options->at[TL_OPTION_PEAK].real;
@@ -175,6 +178,8 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
         append(text, size, " --global-batch %lld", (long long)o->global_batch);
     append(text, size, " --precision %s --optim %s --flops %s", tl_option_choice(cli, TL_OPTION_PRECISION),
            tl_option_choice(cli, TL_OPTION_OPTIM), tl_option_choice(cli, TL_OPTION_FLOPS));
+    if (o->autocast)
+        append(text, size, " --autocast on");
     char recompute[32];
     if (o->recompute.kind != TL_RECOMPUTE_NONE)
         append(text, size, " --recompute %s", tl_recompute_text(o->recompute, recompute, sizeof recompute));

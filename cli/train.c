@@ -7,47 +7,60 @@
 #include "tally/run.h"
 #include "train.h"
 
-enum { OWN_OUT, OWN_RESUME, OWN_FIRST };
+enum { OWN_OUT, OWN_RESUME, OWN_DRY_RUN, OWN_FIRST }; /* from OWN_FIRST on in the order of tl_setting */
 
 typedef struct row {
     const char *name;
     int common; /* tl_option, or -1: the verb's own */
     const char *by_default;
-    bool fixed; /* a run that goes on must go on with it */
+    bool fixed;             /* a run that goes on must go on with it */
+    bool tokens;            /* changes nothing about sums */
+    const char *for_tokens; /* its default there, if another */
 } row;
 
 static const row rows[TL_SET_COUNT] = {
-    [TL_SET_MODEL] = {"model", -1, "gpt2:N=2,D=128,H=4", true},
-    [TL_SET_STEPS] = {"steps", -1, "700", true},
+    [TL_SET_MODEL] = {"model", -1, "gpt2:N=2,D=128,H=4", true, false, "gpt2:N=4,D=128,H=4"},
+    [TL_SET_STEPS] = {"steps", -1, "700", true, false, "1000"},
     [TL_SET_MINUTES] = {"minutes", -1, "", false},
-    [TL_SET_MICRO_BATCH] = {"micro-batch", TL_OPTION_MICRO_BATCH, "256", true},
-    [TL_SET_SEQ] = {"seq", TL_OPTION_SEQ, "11", true},
+    [TL_SET_MICRO_BATCH] = {"micro-batch", TL_OPTION_MICRO_BATCH, "256", true, false, "8"},
+    [TL_SET_SEQ] = {"seq", TL_OPTION_SEQ, "11", true, false, ""},
     [TL_SET_GLOBAL_BATCH] = {"global-batch", TL_OPTION_GLOBAL_BATCH, "", true},
     [TL_SET_OPTIM] = {"optim", TL_OPTION_OPTIM, "adamw", true},
     [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", true},
+    [TL_SET_AUTOCAST] = {"autocast", TL_OPTION_AUTOCAST, "off", true},
     [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", true},
     [TL_SET_LR] = {"lr", -1, "", true},
-    [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "0.1", true},
-    [TL_SET_WARMUP] = {"warmup", -1, "100", true},
+    [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", true},
+    [TL_SET_WARMUP] = {"warmup", -1, "", true},
     [TL_SET_CLIP] = {"clip", -1, "1", true},
     [TL_SET_SEED] = {"seed", -1, "1", true},
     [TL_SET_THREADS] = {"threads", -1, "", false},
-    [TL_SET_LOG_EVERY] = {"log-every", -1, "50", false},
+    [TL_SET_LOG_EVERY] = {"log-every", -1, "50", false, false, "10"},
     [TL_SET_EVAL_EVERY] = {"eval-every", -1, "0", false},
     [TL_SET_SAVE_EVERY] = {"save-every", -1, "500", false},
     [TL_SET_STOP_AT] = {"stop-at", -1, "0", false},
     [TL_SET_MEMORY] = {"memory", -1, "", false},
+    [TL_SET_SCHEDULE] = {"schedule", -1, "cosine", true},
+    [TL_SET_DECAY_STEPS] = {"decay-steps", -1, "", true},
+    [TL_SET_SEED_INIT] = {"seed-init", -1, "", true},
+    [TL_SET_SEED_DATA] = {"seed-data", -1, "", true},
+    [TL_SET_SEED_DROPOUT] = {"seed-dropout", -1, "", true},
+    [TL_SET_DATA] = {"data", -1, "", true, true},
+    [TL_SET_DATA_FORM] = {"data-form", -1, "", true, true},
+    [TL_SET_DATA_DTYPE] = {"data-dtype", -1, "", true, true},
+    [TL_SET_VOCAB] = {"vocab", -1, "", true, true},
+    [TL_SET_SAMPLER] = {"sampler", -1, "random", true, true},
+    [TL_SET_SEPARATOR] = {"separator", -1, "", true, true},
+    [TL_SET_VAL] = {"val", -1, "", false, true},
+    [TL_SET_EVAL_BATCHES] = {"eval-batches", -1, "50", false, true},
+    [TL_SET_READERS] = {"readers", -1, "1", false, true},
+    [TL_SET_LOCK_BATCHES] = {"lock-batches", -1, "no", false, true},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
 
 static const char *typed(const tl_cli *cli, tl_setting s) {
-    if (rows[s].common >= 0)
-        return cli->options.at[rows[s].common].text;
-    int own = OWN_FIRST;
-    for (int i = 0; i < (int)s; i++)
-        own += rows[i].common < 0;
-    return cli->own[own];
+    return rows[s].common >= 0 ? cli->options.at[rows[s].common].text : cli->own[OWN_FIRST + s];
 }
 
 static int set_text(tl_train *t, tl_setting s, const char *text) {
@@ -57,58 +70,107 @@ static int set_text(tl_train *t, tl_setting s, const char *text) {
     return TL_EXIT_OK;
 }
 
-/* {"task": "sums", "steps": 700, …}: the options' names without their dashes. */
-static int read_task_file(tl_train *t, const char *path, tl_run_file *file) {
-    tl_error error = {TL_OK, ""};
-    const char *task = tl_run_file_text(file, "task", &error), *key;
-    if (!task)
-        return tl_failed(t->cli, &error);
-    snprintf(t->task, sizeof t->task, "%.60s", task);
-    for (int64_t i = 0; (key = tl_run_file_key(file, "", i)) != NULL; i++) {
-        int s = 0;
-        while (s < TL_SET_COUNT && strcmp(rows[s].name, key) != 0)
-            s++;
-        if (strcmp(key, "task") == 0)
-            continue;
-        if (s == TL_SET_COUNT) {
-            tl_say(t->cli, "%s: \"%.80s\" is no setting of tally train; they are its options' names", path, key);
-            return TL_EXIT_FAILED;
-        }
-        if (tl_run_file_typed(file, key, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
-            return tl_failed(t->cli, &error);
-        if (s == TL_SET_STEPS)
-            t->steps_given = true;
+static const tl_task *const tasks[] = {&tl_task_sums, &tl_task_tokens};
+
+static bool find_task(tl_train *t, const char *name) {
+    for (size_t i = 0; i < sizeof tasks / sizeof tasks[0]; i++)
+        if (strcmp(tasks[i]->name, name) == 0)
+            t->task = tasks[i];
+    return t->task != NULL;
+}
+
+static void set_defaults(tl_train *t) {
+    for (int s = 0; s < TL_SET_COUNT; s++) {
+        const bool other = t->task == &tl_task_tokens && rows[s].for_tokens;
+        snprintf(t->texts[s], sizeof t->texts[s], "%s", other ? rows[s].for_tokens : rows[s].by_default);
     }
+}
+
+static int take_key(tl_train *t, const char *path, const tl_run_file *file, const char *key) {
+    tl_error error = {TL_OK, ""};
+    int s = 0;
+    while (s < TL_SET_COUNT && strcmp(rows[s].name, key) != 0)
+        s++;
+    if (s == TL_SET_COUNT) {
+        tl_say(t->cli, "%s: \"%.80s\" is no setting of tally train; they are its options' names", path, key);
+        return TL_EXIT_FAILED;
+    }
+    if (rows[s].tokens && t->task != &tl_task_tokens) {
+        tl_say(t->cli, "%s: \"%s\" changes nothing about %s", path, key, t->task->name);
+        return TL_EXIT_FAILED;
+    }
+    if (tl_run_file_typed(file, key, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
+        return tl_failed(t->cli, &error);
+    t->steps_given |= s == TL_SET_STEPS;
     return TL_EXIT_OK;
 }
 
-static int find_task(tl_train *t, const char *argument) {
-    struct stat st;
+/* {"task": "tokens", "data": "train.bin", "steps": 700, …}: the options' names without their dashes. */
+static int read_task_file(tl_train *t, const char *path) {
     tl_error error = {TL_OK, ""};
-    size_t length = strlen(argument);
-    if (strcmp(argument, "sums") == 0) {
-        snprintf(t->task, sizeof t->task, "sums");
-        return TL_EXIT_OK;
-    }
-    bool json = length > 5 && strcmp(argument + length - 5, ".json") == 0;
-    if (!json && stat(argument, &st) == 0) {
-        tl_say(t->cli, "%s: training from token files is not in this build (%s); the task `sums' is", argument,
-               TL_VERSION);
-        return TL_EXIT_FAILED;
-    }
-    if (!json)
-        return tl_usage(t->cli, "there is no task \"%.80s\"; `sums' is one, and FILE.json holds one with its settings",
-                        argument);
-    tl_run_file *file = tl_run_file_read(argument, &error);
+    const char *task, *key;
+    int status = TL_EXIT_OK;
+    tl_run_file *file = tl_run_file_read(path, &error);
     if (!file)
         return tl_failed(t->cli, &error);
-    int status = read_task_file(t, argument, file);
-    tl_run_file_free(file);
-    if (status == TL_EXIT_OK && strcmp(t->task, "sums") != 0) {
-        tl_say(t->cli, "%s: there is no task \"%s\"; `sums' is one", argument, t->task);
-        return TL_EXIT_FAILED;
+    if (!(task = tl_run_file_text(file, "task", &error))) {
+        status = tl_failed(t->cli, &error);
+    } else if (!find_task(t, task)) {
+        tl_say(t->cli, "%s: there is no task \"%.60s\"; `sums' and `tokens' are", path, task);
+        status = TL_EXIT_FAILED;
     }
+    if (status == TL_EXIT_OK)
+        set_defaults(t);
+    for (int64_t i = 0; status == TL_EXIT_OK && (key = tl_run_file_key(file, "", i)) != NULL; i++)
+        if (strcmp(key, "task") != 0)
+            status = take_key(t, path, file, key);
+    tl_run_file_free(file);
     return status;
+}
+
+/* What is trained on: a task by name, a task's file, or token files. */
+static int read_argument(tl_train *t, const char *argument) {
+    struct stat st;
+    const size_t length = strlen(argument);
+    const bool json = length > 5 && strcmp(argument + length - 5, ".json") == 0;
+    if (json)
+        return read_task_file(t, argument);
+    if (strcmp(argument, "sums") == 0) {
+        t->task = &tl_task_sums;
+    } else if (stat(argument, &st) == 0 || strpbrk(argument, "*?[")) {
+        t->task = &tl_task_tokens;
+    } else {
+        return tl_usage(t->cli,
+                        "there is no task \"%.80s\" and no file of that name; `sums' is one, token files are FILE or "
+                        "FOLDER, and FILE.json holds a task with its settings",
+                        argument);
+    }
+    set_defaults(t);
+    return t->task == &tl_task_tokens ? set_text(t, TL_SET_DATA, argument) : TL_EXIT_OK;
+}
+
+/* Of the run that is gone on with; where nothing was said it is the one. */
+static int same_task(tl_train *t, const tl_run_file *file) {
+    tl_error error = {TL_OK, ""};
+    char data[sizeof t->texts[0]];
+    const char *task = tl_run_file_text(file, "task", &error);
+    if (!task)
+        return tl_failed(t->cli, &error);
+    if (t->task && strcmp(t->task->name, task) != 0)
+        return tl_usage(t->cli, "the run in %s learns %.60s, not %s", t->folder, task, t->task->name);
+    if (!t->task) {
+        if (!find_task(t, task)) {
+            tl_say(t->cli, "%s: there is no task \"%.60s\" in this build", t->folder, task);
+            return TL_EXIT_FAILED;
+        }
+        set_defaults(t);
+        return TL_EXIT_OK;
+    }
+    if (t->task == &tl_task_tokens && tl_run_file_typed(file, "options.data", data, sizeof data, &error) == TL_OK &&
+        strcmp(data, t->texts[TL_SET_DATA]) != 0)
+        return tl_usage(t->cli, "the run in %s was started with %s and goes on with it, not with %s", t->folder, data,
+                        t->texts[TL_SET_DATA]);
+    return error.status == TL_OK ? TL_EXIT_OK : tl_failed(t->cli, &error);
 }
 
 static int read_folder(tl_train *t) {
@@ -130,9 +192,15 @@ static int read_folder(tl_train *t) {
     tl_run_file *file = tl_run_file_read(path, &error);
     if (!file)
         return tl_failed(t->cli, &error);
+    const int status = same_task(t, file);
+    if (status != TL_EXIT_OK) {
+        tl_run_file_free(file);
+        return status;
+    }
     for (int s = 0; s < TL_SET_COUNT; s++) {
         snprintf(name, sizeof name, "options.%s", rows[s].name);
-        if (rows[s].fixed && tl_run_file_typed(file, name, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
+        if (rows[s].fixed && tl_run_file_has(file, name) &&
+            tl_run_file_typed(file, name, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
             break;
     }
     if (error.status == TL_OK) /* the model as it was built, whatever its name means today */
@@ -141,7 +209,7 @@ static int read_folder(tl_train *t) {
     return error.status == TL_OK ? TL_EXIT_OK : tl_failed(t->cli, &error);
 }
 
-static int whole(const tl_train *t, tl_setting s, int64_t low, int64_t high, int64_t *value) {
+int tl_setting_whole(const tl_train *t, tl_setting s, int64_t low, int64_t high, int64_t *value) {
     tl_error error = {TL_OK, ""};
     if (t->texts[s][0] == '\0')
         return TL_EXIT_OK;
@@ -171,21 +239,28 @@ static int choice(const tl_train *t, tl_setting s, tl_option option, int *found)
 }
 
 static int read_optimizer(tl_train *t) {
-    int found = 0, precision = 0;
+    int found = 0, precision = 0, autocast = 0;
     tl_optimizer_options *o = &t->plan.optimizer;
     int status = choice(t, TL_SET_OPTIM, TL_OPTION_OPTIM, &found);
     if (status == TL_EXIT_OK)
         status = choice(t, TL_SET_PRECISION, TL_OPTION_PRECISION, &precision);
+    if (status == TL_EXIT_OK)
+        status = choice(t, TL_SET_AUTOCAST, TL_OPTION_AUTOCAST, &autocast);
     if (status != TL_EXIT_OK)
         return status;
     t->plan.precision = (tl_precision)precision;
+    t->plan.autocast = autocast != 0;
     tl_error error = {TL_OK, ""};
     if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK)
         return tl_usage(t->cli, "%s", error.message);
     switch (found) {
     case TL_CHOICE_ADAMW:
-        *o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
-        o->lr = 2e-3;
+    case TL_CHOICE_ADAMW8BIT:
+    case TL_CHOICE_ADAM:
+        *o = tl_optimizer_defaults(found == TL_CHOICE_ADAMW       ? TL_OPTIM_ADAMW
+                                   : found == TL_CHOICE_ADAMW8BIT ? TL_OPTIM_ADAMW8BIT
+                                                                  : TL_OPTIM_ADAM);
+        o->lr = t->task == &tl_task_sums ? 2e-3 : 1e-3;
         o->beta2 = 0.99; /* a few hundred steps are too short a run for the 1000 steps that 0.999 remembers */
         break;
     case TL_CHOICE_SGD:
@@ -197,35 +272,96 @@ static int read_optimizer(tl_train *t) {
     case TL_CHOICE_ADAGRAD:
         *o = tl_optimizer_defaults(TL_OPTIM_ADAGRAD);
         break;
+    case TL_CHOICE_RMSPROP:
+        *o = tl_optimizer_defaults(TL_OPTIM_RMSPROP);
+        o->lr = 1e-3;
+        break;
     default:
-        return tl_usage(t->cli, "--optim %s is not trained with in this build; adamw, sgd, momentum and adagrad are",
+        return tl_usage(t->cli,
+                        "--optim %s trains nothing; adamw, adam, sgd, momentum, adagrad, rmsprop and adamw8bit do",
                         t->texts[TL_SET_OPTIM]);
     }
-    if (precision > TL_PRECISION_BF16_MIXED)
-        return tl_usage(t->cli, "--precision %s is not in this build; fp32, bf16 and bf16-mixed are",
+    if (autocast && precision < TL_PRECISION_BF16_MIXED)
+        return tl_usage(t->cli, "--autocast on: --precision %s has no use for it; the mixed ones have",
                         t->texts[TL_SET_PRECISION]);
     status = number(t, TL_SET_LR, 0, 1e6, &o->lr);
-    if (status == TL_EXIT_OK && found != TL_CHOICE_ADAGRAD)
+    if (o->kind == TL_OPTIM_SGD || o->kind == TL_OPTIM_ADAMW || o->kind == TL_OPTIM_ADAMW8BIT)
+        o->weight_decay = 0.1;
+    if (status == TL_EXIT_OK)
         status = number(t, TL_SET_WEIGHT_DECAY, 0, 1e3, &o->weight_decay);
     t->lr = o->lr;
     return status;
 }
 
+static int read_seeds(tl_train *t) {
+    const struct {
+        tl_setting setting;
+        uint64_t *seed;
+    } seeds[] = {{TL_SET_SEED, &t->seed},
+                 {TL_SET_SEED_INIT, &t->seed_init},
+                 {TL_SET_SEED_DATA, &t->seed_data},
+                 {TL_SET_SEED_DROPOUT, &t->seed_dropout}};
+    int64_t value = 0; /* --seed is the others' default */
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        const int status = tl_setting_whole(t, seeds[i].setting, 0, INT64_MAX, &value);
+        if (status != TL_EXIT_OK)
+            return status;
+        *seeds[i].seed = (uint64_t)value;
+        value = (int64_t)t->seed;
+    }
+    return TL_EXIT_OK;
+}
+
+/* The number of steps may change in a run that --minutes ends. Without numbers of their own the warm-up is 100 steps, or half
+ * of a run that is shorter than 200, and the decay a tenth of it (Hu et al. 2024, section 4). */
+tl_schedule tl_train_schedule(const tl_train *t) {
+    tl_schedule s = {.kind = t->schedule, .max = t->lr, .warmup = t->warmup};
+    if (t->warmup < 0)
+        s.warmup = t->steps < 200 ? t->steps / 2 : 100;
+    if (s.kind != TL_SCHEDULE_CONSTANT) {
+        s.min = t->lr / 100;
+        s.total = t->steps;
+    }
+    if (s.kind == TL_SCHEDULE_WSD || s.kind == TL_SCHEDULE_WSD_SQRT)
+        s.decay_steps = t->steps < 10 ? 1 : t->steps / 10;
+    if (t->decay_steps)
+        s.decay_steps = t->decay_steps;
+    return s;
+}
+
+static int read_schedule(tl_train *t) {
+    static const int64_t most = INT64_C(1) << 40;
+    tl_error error = {TL_OK, ""};
+    const char *name = t->texts[TL_SET_SCHEDULE];
+    int kind = TL_SCHEDULE_CONSTANT;
+    while (kind <= TL_SCHEDULE_WSD_SQRT && strcmp(tl_schedule_name((tl_schedule_kind)kind), name) != 0)
+        kind++;
+    if (kind > TL_SCHEDULE_WSD_SQRT)
+        return tl_usage(t->cli, "--schedule %.60s: constant, linear, cosine, wsd and wsd-sqrt would work", name);
+    t->schedule = (tl_schedule_kind)kind;
+    t->warmup = -1;
+    int status = tl_setting_whole(t, TL_SET_WARMUP, 0, most, &t->warmup);
+    status = status ? status : tl_setting_whole(t, TL_SET_DECAY_STEPS, 1, most, &t->decay_steps);
+    const tl_schedule schedule = tl_train_schedule(t);
+    if (status == TL_EXIT_OK && tl_schedule_check(&schedule, &error) != TL_OK)
+        return tl_usage(t->cli, "--schedule %s: %s", name, error.message);
+    return status;
+}
+
 static int read_sizes(tl_train *t) {
     static const int64_t most = INT64_C(1) << 40;
-    int64_t seed = 0, threads = tl_machine_cores();
+    int64_t threads = tl_machine_cores();
     tl_error error = {TL_OK, ""};
-    int status = whole(t, TL_SET_STEPS, 1, most, &t->steps);
-    status = status ? status : whole(t, TL_SET_MICRO_BATCH, 1, most, &t->plan.micro_batch);
-    status = status ? status : whole(t, TL_SET_SEQ, TL_SUMS_SEQ, most, &t->plan.seq);
-    status = status ? status : whole(t, TL_SET_GLOBAL_BATCH, 1, most, &t->plan.global_batch);
-    status = status ? status : whole(t, TL_SET_WARMUP, 0, most, &t->warmup);
-    status = status ? status : whole(t, TL_SET_SEED, 0, INT64_MAX, &seed);
-    status = status ? status : whole(t, TL_SET_THREADS, 1, 1024, &threads);
-    status = status ? status : whole(t, TL_SET_LOG_EVERY, 1, most, &t->log_every);
-    status = status ? status : whole(t, TL_SET_EVAL_EVERY, 0, most, &t->eval_every);
-    status = status ? status : whole(t, TL_SET_SAVE_EVERY, 1, most, &t->save_every);
-    status = status ? status : whole(t, TL_SET_STOP_AT, 0, most, &t->stop_at);
+    int status = tl_setting_whole(t, TL_SET_STEPS, 1, most, &t->steps);
+    status = status ? status : tl_setting_whole(t, TL_SET_MICRO_BATCH, 1, most, &t->plan.micro_batch);
+    status = status ? status : tl_setting_whole(t, TL_SET_SEQ, t->task->least_seq, most, &t->plan.seq);
+    status = status ? status : tl_setting_whole(t, TL_SET_GLOBAL_BATCH, 1, most, &t->plan.global_batch);
+    status = status ? status : read_seeds(t);
+    status = status ? status : tl_setting_whole(t, TL_SET_THREADS, 1, 1024, &threads);
+    status = status ? status : tl_setting_whole(t, TL_SET_LOG_EVERY, 1, most, &t->log_every);
+    status = status ? status : tl_setting_whole(t, TL_SET_EVAL_EVERY, 0, most, &t->eval_every);
+    status = status ? status : tl_setting_whole(t, TL_SET_SAVE_EVERY, 1, most, &t->save_every);
+    status = status ? status : tl_setting_whole(t, TL_SET_STOP_AT, 0, most, &t->stop_at);
     status = status ? status : number(t, TL_SET_MINUTES, 0.01, 1e6, &t->minutes);
     status = status ? status : number(t, TL_SET_CLIP, 0, 1e30, &t->plan.clip);
     if (status != TL_EXIT_OK)
@@ -234,7 +370,6 @@ static int read_sizes(tl_train *t) {
         return tl_usage(t->cli, "--memory: %s", error.message);
     if (t->texts[TL_SET_MEMORY][0] && t->memory_bytes == 0)
         return tl_usage(t->cli, "--memory 0 holds nothing; leave it out to use what is available");
-    t->seed = (uint64_t)seed;
     t->threads = (int)threads;
     t->plan.threads = (int)threads;
     t->plan.devices = (tl_devices){.count = 1, .here = true};
@@ -242,76 +377,123 @@ static int read_sizes(tl_train *t) {
     return TL_EXIT_OK;
 }
 
-int tl_train_settings(tl_train *t) {
+/* From the command line, over what file and folder said. */
+static int read_typed(tl_train *t) {
     const tl_cli *cli = t->cli;
-    tl_error error = {TL_OK, ""};
-    if (!cli->own[OWN_OUT] || cli->own[OWN_OUT][0] == '\0')
-        return tl_usage(cli, "--out FOLDER is needed: where the run is kept");
-    if (strlen(cli->own[OWN_OUT]) > TL_PATH - 64)
-        return tl_usage(cli, "--out: a path of more than %d bytes", TL_PATH - 64);
-    snprintf(t->folder, sizeof t->folder, "%s", cli->own[OWN_OUT]);
-    t->resume = cli->own[OWN_RESUME] != NULL;
-    for (int s = 0; s < TL_SET_COUNT; s++)
-        snprintf(t->texts[s], sizeof t->texts[s], "%s", rows[s].by_default);
-    int status = find_task(t, cli->arguments[0]);
-    if (status == TL_EXIT_OK)
-        status = read_folder(t);
-    for (int s = 0; s < TL_SET_COUNT && status == TL_EXIT_OK; s++) {
+    for (int s = 0; s < TL_SET_COUNT; s++) {
         const char *text = typed(cli, (tl_setting)s);
         if (!text)
             continue;
+        if (rows[s].tokens && t->task != &tl_task_tokens)
+            return tl_usage(cli, "--%s changes nothing about %s; it is for token files", rows[s].name, t->task->name);
         if (t->resume && rows[s].fixed && strcmp(text, t->texts[s]) != 0)
             return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name,
-                            text, t->folder, t->texts[s]);
+                            text, t->folder, t->texts[s][0] ? t->texts[s] : "none");
         t->steps_given |= s == TL_SET_STEPS;
-        status = set_text(t, (tl_setting)s, text);
+        const int status = set_text(t, (tl_setting)s, text);
+        if (status != TL_EXIT_OK)
+            return status;
     }
-    if (status == TL_EXIT_OK)
-        status = read_sizes(t);
-    if (status == TL_EXIT_OK)
-        status = read_optimizer(t);
-    if (status != TL_EXIT_OK)
-        return status;
-    /* With --minutes alone the time decides. */
-    if (t->minutes > 0 && !t->steps_given && !t->resume)
-        t->steps = INT64_C(1) << 40;
+    return TL_EXIT_OK;
+}
+
+/* A spec's context is as long as the windows (a sum's, and its last target); a model's own is their default. */
+static int read_model(tl_train *t) {
+    enum { WINDOW = 128 };
+    const tl_cli *cli = t->cli;
+    tl_error error = {TL_OK, ""};
     const char *model = t->model_path[0] ? t->model_path : t->texts[TL_SET_MODEL];
-    if (tl_train_model(model, TL_SUMS_VOCAB, t->plan.seq + 1, &t->model, &error) != TL_OK)
+    const int64_t context = t->plan.seq ? t->plan.seq + (t->task == &tl_task_sums) : WINDOW;
+    if (tl_train_model(model, t->vocab, context, &t->model, &error) != TL_OK)
         return tl_failed(cli, &error);
+    if (!t->plan.seq) {
+        t->plan.seq = t->model.context;
+        snprintf(t->texts[TL_SET_SEQ], sizeof t->texts[TL_SET_SEQ], "%lld", (long long)t->plan.seq);
+    }
     if (t->model.learned_positions && t->model.context < t->plan.seq)
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)t->plan.seq, t->model.name,
                         (long long)t->model.context);
     t->plan.model = t->model;
-    return TL_EXIT_OK;
+    return t->task->check && t->task->check(t, &error) != TL_OK ? tl_failed(cli, &error) : TL_EXIT_OK;
+}
+
+int tl_train_settings(tl_train *t) {
+    const tl_cli *cli = t->cli;
+    const char *out = cli->own[OWN_OUT];
+    t->resume = cli->own[OWN_RESUME] != NULL;
+    t->dry_run = cli->own[OWN_DRY_RUN] != NULL;
+    if ((!out || out[0] == '\0') && (!t->dry_run || t->resume))
+        return tl_usage(cli, "--out FOLDER is needed: where the run is kept");
+    if (out && strlen(out) > TL_PATH - 64)
+        return tl_usage(cli, "--out: a path of more than %d bytes", TL_PATH - 64);
+    snprintf(t->folder, sizeof t->folder, "%s", out ? out : "");
+    if (!cli->n_arguments && !t->resume)
+        return tl_usage(cli, "it needs TASK or FILE: what is trained on");
+    int status = cli->n_arguments ? read_argument(t, cli->arguments[0]) : TL_EXIT_OK;
+    if (status == TL_EXIT_OK && out)
+        status = read_folder(t);
+    if (status == TL_EXIT_OK)
+        status = read_typed(t);
+    if (status == TL_EXIT_OK)
+        status = read_sizes(t);
+    if (status == TL_EXIT_OK)
+        status = read_optimizer(t);
+    /* With --minutes alone the time decides. */
+    if (status == TL_EXIT_OK && t->minutes > 0 && !t->steps_given && !t->resume)
+        t->steps = INT64_C(1) << 40;
+    if (status == TL_EXIT_OK)
+        status = read_schedule(t);
+    if (status == TL_EXIT_OK)
+        status = t->task->open(t);
+    return status == TL_EXIT_OK ? read_model(t) : status;
 }
 
 static int run(tl_cli *cli) {
     static tl_train t; /* zeroed; large enough that the stack is no place for it */
     t.cli = cli;
     int status = tl_train_settings(&t);
-    return status == TL_EXIT_OK ? tl_train_run(&t) : status;
+    if (status == TL_EXIT_OK)
+        status = tl_train_run(&t);
+    if (t.task)
+        t.task->close(&t);
+    return status;
 }
 
-/* In the order of rows[]: typed() counts on it. */
 static const struct argp_option own_options[] = {
     {"out", TL_OWN(OWN_OUT), "FOLDER", 0, "Where the run is kept (made if need be)", 0},
     {"resume", TL_OWN(OWN_RESUME), 0, 0, "Go on with the run in --out, bit for bit", 0},
-#define OWN(index, name, argument, help)                                                                               \
-    { name, TL_OWN(OWN_FIRST + index), argument, 0, help, 0 }
-    OWN(0, "model", "MODEL", "gpt2:N=2,D=128,H=4 (default), llama:…, a config.json, a catalogue name"),
-    OWN(1, "steps", "N", "Optimizer steps (default 700)"),
-    OWN(2, "minutes", "M", "No more minutes of training than this; fewer steps if need be"),
-    OWN(3, "lr", "X", "Highest learning rate (default: adamw 2e-3, sgd 0.1, adagrad 1e-2)"),
-    OWN(4, "weight-decay", "X", "Weight decay of matrices and embeddings (default 0.1)"),
-    OWN(5, "warmup", "N", "Steps of linear warm-up, then half a cosine (default 100)"),
-    OWN(6, "clip", "X", "Largest gradient norm, 0: none (default 1)"),
-    OWN(7, "seed", "N", "Seed of weights, data and dropout (default 1)"),
-    OWN(8, "threads", "N", "Threads (default: all cores); the bits do not depend on it"),
-    OWN(9, "log-every", "N", "Steps between lines of metrics.jsonl (default 50)"),
-    OWN(10, "eval-every", "N", "Steps between tests on held-out sums; 0, the default: at the end"),
-    OWN(11, "save-every", "N", "Steps between checkpoints (default 500)"),
-    OWN(12, "stop-at", "N", "Save and stop after step N, as an interrupt there would"),
-    OWN(13, "memory", "BYTES", "Memory the run may take: 2GB (default: what is available)"),
+    {"dry-run", TL_OWN(OWN_DRY_RUN), 0, 0, "Print the plan and stop: exit 0, or 3 where it does not fit", 0},
+#define OWN(setting, name, argument, help)                                                                             \
+    { name, TL_OWN(OWN_FIRST + TL_SET_##setting), argument, 0, help, 0 }
+    OWN(MODEL, "model", "MODEL", "gpt2:N=4,D=128,H=4 (default; sums: N=2), llama:…, a config.json, a catalogue name"),
+    OWN(STEPS, "steps", "N", "Optimizer steps (default 1000; sums: 700)"),
+    OWN(MINUTES, "minutes", "M", "No more minutes of training than this; fewer steps if need be"),
+    OWN(LR, "lr", "X", "Highest learning rate (default: adam, adamw, adamw8bit 1e-3, sums 2e-3; sgd 0.1, …)"),
+    OWN(WEIGHT_DECAY, "weight-decay", "X", "Decay of matrices, embeddings (0.1; adam, adagrad, rmsprop 0)"),
+    OWN(SCHEDULE, "schedule", "NAME", "constant, linear, cosine (default), wsd or wsd-sqrt, down to a hundredth"),
+    OWN(WARMUP, "warmup", "N", "Steps of linear warm-up before it (default 100, or half of a shorter run)"),
+    OWN(DECAY_STEPS, "decay-steps", "N", "The last steps, in which wsd decays (default: a tenth)"),
+    OWN(CLIP, "clip", "X", "Largest gradient norm, 0: none (default 1)"),
+    OWN(SEED, "seed", "N", "Seed of weights, data and dropout (default 1)"),
+    OWN(SEED_INIT, "seed-init", "N", "Of the weights alone (default: --seed)"),
+    OWN(SEED_DATA, "seed-data", "N", "Of the order of the data alone (default: --seed)"),
+    OWN(SEED_DROPOUT, "seed-dropout", "N", "Of dropout alone (default: --seed)"),
+    OWN(THREADS, "threads", "N", "Threads (default: all cores); the bits do not depend on it"),
+    OWN(LOG_EVERY, "log-every", "N", "Steps between lines of metrics.jsonl (default 10; sums: 50)"),
+    OWN(EVAL_EVERY, "eval-every", "N", "Steps between tests (--val, held-out sums); 0, the default: at the end"),
+    OWN(SAVE_EVERY, "save-every", "N", "Steps between checkpoints (default 500)"),
+    OWN(STOP_AT, "stop-at", "N", "Save and stop after step N, as an interrupt there would"),
+    OWN(MEMORY, "memory", "BYTES", "Memory the run may take: 2GB (default: what is available)"),
+    OWN(VAL, "val", "FILE", "Tokens that are not trained on: their loss every --eval-every steps and at the end"),
+    OWN(EVAL_BATCHES, "eval-batches", "N", "Micro-batches of them each time, from the first on (default 50)"),
+    OWN(SAMPLER, "sampler", "NAME", "random (default): windows anywhere; epochs: each window once an epoch"),
+    OWN(SEPARATOR, "separator", "ID", "The id that ends a document: the token behind it is no target"),
+    OWN(VOCAB, "vocab", "N", "Ids are below N (default: the model's; a spec's: one more than the largest id)"),
+    OWN(DATA_FORM, "data-form", "FORM", "raw, llmc or npy (default: what the file says)"),
+    OWN(DATA_DTYPE, "data-dtype", "NAME", "uint16 or uint32, where no header says it (default: inferred)"),
+    OWN(READERS, "readers", "N", "Threads that read ahead (default 1); the order does not depend on it"),
+    OWN(LOCK_BATCHES, "lock-batches", "yes|no", "Lock what they read into in memory (mlock; default no)"),
+#undef OWN
     {0},
 };
 
@@ -319,25 +501,30 @@ const tl_verb tl_verb_train = {
     .name = "train",
     .summary = "train a small model here, its account planned before and measured during",
     .group = TL_GROUP_AFTER,
-    .arguments = "TASK",
+    .arguments = "FILE|FOLDER|TASK",
     .words = "sums",
-    .details = "TASK is `sums' (\"137+485=622\", made up as it goes, tested on sums it was never\n"
-               "shown) or FILE.json: {\"task\": \"sums\", \"steps\": 700, …}, keys as the options.\n\n"
+    .details = "FILE holds tokens (`tally data pack\' makes them), or several of them do: a FOLDER,\n"
+               "a quoted pattern. TASK is `sums\' (\"137+485=622\", made up as it goes, tested on\n"
+               "sums it was never shown) or a FILE.json: {\"task\": \"tokens\", \"data\":\n"
+               "\"train.bin\", \"steps\": 700, …}, keys as the options.\n\n"
                "Before the first step the run is planned on the device meta; one that cannot\n"
                "fit never starts (exit 3). The folder holds config.json, run.json, plan.json,\n"
                "metrics.jsonl, ledger.json, evaluation.json and checkpoint.tally. Ctrl-C\n"
                "finishes the step, saves and exits 130; --resume goes on bit for bit.\n"
-               "Here --micro-batch is 256, --seq 11 and --precision fp32 unless given.\n\n"
-               "  tally train sums --out runs/a\n"
-               "  tally train sums --out runs/a --resume\n"
+               "Here --micro-batch is 8, --seq the model's context and --precision fp32 unless\n"
+               "given; of sums, --micro-batch 256 and --seq 11.\n\n"
+               "  tally train train.bin --val val.bin --eval-every 100 --out runs/a\n"
+               "  tally train train.bin --model gpt2 --dry-run\n"
                "  tally train sums --out runs/b --model llama:N=2,D=128,H=4,G=2 --steps 300\n"
+               "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(RECOMPUTE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
-                                 TL_DOES(TL_CHOICE_ADAGRAD)},
+                                 TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
+                                 TL_DOES(TL_CHOICE_ADAMW8BIT)},
     .own = own_options,
-    .min_arguments = 1,
+    .min_arguments = 0,
     .max_arguments = 1,
     .run = run,
 };

@@ -17,6 +17,7 @@ typedef enum tl_setting {
     TL_SET_GLOBAL_BATCH,
     TL_SET_OPTIM,
     TL_SET_PRECISION,
+    TL_SET_AUTOCAST,
     TL_SET_RECOMPUTE,
     TL_SET_LR,
     TL_SET_WEIGHT_DECAY,
@@ -29,31 +30,81 @@ typedef enum tl_setting {
     TL_SET_SAVE_EVERY,
     TL_SET_STOP_AT,
     TL_SET_MEMORY,
+    TL_SET_SCHEDULE,
+    TL_SET_DECAY_STEPS,
+    TL_SET_SEED_INIT,
+    TL_SET_SEED_DATA,
+    TL_SET_SEED_DROPOUT,
+    TL_SET_DATA, /* the token files: the argument */
+    TL_SET_DATA_FORM,
+    TL_SET_DATA_DTYPE,
+    TL_SET_VOCAB,
+    TL_SET_SAMPLER,
+    TL_SET_SEPARATOR,
+    TL_SET_VAL,
+    TL_SET_EVAL_BATCHES,
+    TL_SET_READERS,
+    TL_SET_LOCK_BATCHES,
     TL_SET_COUNT
 } tl_setting;
 
 #define TL_PATH 4096
 
-typedef struct tl_train {
+/* What a run learns. One file each: cli/train_sums.c, cli/train_tokens.c. */
+typedef struct tl_train tl_train;
+typedef struct tl_task {
+    const char *name;
+    int64_t least_seq;
+    /* Its settings read and its data opened; sets t->vocab, which a spec of a model takes unless it says V. Exit status. */
+    int (*open)(tl_train *t);
+    tl_status (*check)(const tl_train *t, tl_error *error); /* what shows with the model alone; NULL: nothing */
+    /* Its batches from example `position` on. */
+    tl_status (*start)(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uint64_t position, tl_error *error);
+    tl_status (*batch)(tl_train *t, tl_ctx *ctx, const tl_train_options *options, tl_batch *batch);
+    uint64_t (*position)(const tl_train *t); /* for a checkpoint */
+    /* Asks the net what it has learned: a part of it in the middle of a run, all of it after it (`last`). */
+    tl_status (*examine)(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error);
+    bool (*is_examined)(const tl_train *t);              /* there is a result */
+    void (*say_result)(const tl_train *t, int64_t step); /* in one line on stderr */
+    void (*put_result)(const tl_train *t, tl_json *json);
+    void (*out_result)(const tl_train *t);
+    void (*out_data)(const tl_train *t); /* what is trained on, for the plan; may be NULL */
+    void (*stop)(tl_train *t);           /* before the trainer goes; NULL: nothing */
+    void (*close)(tl_train *t);
+} tl_task;
+extern const tl_task tl_task_sums, tl_task_tokens;
+
+struct tl_train {
     const tl_cli *cli;
     char folder[TL_PATH];
-    char task[64];
-    bool resume;
+    const tl_task *task;
+    void *task_data; /* the task's own */
+    bool resume, dry_run;
     char texts[TL_SET_COUNT][256]; /* as given or by default; "" where there is none */
     char model_path[TL_PATH];      /* resuming: the folder's config.json; else "" */
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
-    int64_t steps, warmup, log_every, eval_every, save_every, stop_at, memory_bytes;
+    int64_t steps, log_every, eval_every, save_every, stop_at, memory_bytes;
+    int64_t warmup, decay_steps; /* −1 and 0: by the number of steps */
     double minutes, lr;
-    uint64_t seed;
+    tl_schedule_kind schedule;
+    uint64_t seed, seed_init, seed_data, seed_dropout;
+    int64_t vocab; /* of the data */
     int threads;
     bool steps_given;
-} tl_train;
+    bool has_validation_loss;
+    double validation_loss; /* the last one */
+};
 
 /* The value of each option from the command line, the folder (resuming), the task's file or the default, checked. */
 int tl_train_settings(tl_train *t);
 const char *tl_setting_name(tl_setting setting);
+/* A setting's text as a whole number of [low, high]; "" leaves *value as it is. Exit status, having said what is wrong. */
+int tl_setting_whole(const tl_train *t, tl_setting setting, int64_t low, int64_t high, int64_t *value);
+
+/* The learning rates of a run of so many steps. */
+tl_schedule tl_train_schedule(const tl_train *t);
 
 /* "gpt2:N=2,D=128,H=4", a catalogue name, a config.json or a folder holding one. vocab and context fill in a spec. */
 tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error);
@@ -65,6 +116,8 @@ char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]);
 tl_status tl_train_folder(const tl_train *t, tl_error *error);
 /* Writes text under a temporary name and renames it. */
 tl_status tl_train_write(const tl_train *t, const char *name, const tl_json *json, tl_error *error);
+/* The plan's keys into an object that is open. */
+void tl_train_put_plan(tl_json *json, const tl_plan *plan);
 tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error *error);
 /* Opens metrics.jsonl for appending; lines about steps after `step` are dropped first. */
 FILE *tl_train_metrics(const tl_train *t, int64_t step, tl_error *error);
@@ -105,6 +158,9 @@ typedef struct tl_line { /* one state of the run, for the screen and for metrics
     int64_t planned_peak, measured_peak, unplanned;
     tl_u128 planned_flops, measured_flops;
     double planned_seconds, measured_seconds;
+    double loss_scale;   /* 0: the run has none */
+    int64_t skipped;     /* steps, for gradients beyond fp16 */
+    double wait_seconds; /* for data, since the line before */
 } tl_line;
 typedef struct tl_progress {
     const tl_cli *cli;

@@ -80,9 +80,12 @@ static tl_json *run_json(const tl_train *t) {
     tl_json_object(json);
     tl_json_put_string(json, "schema", "tally/1");
     tl_json_put_string(json, "version", TL_VERSION);
-    tl_json_put_string(json, "task", t->task);
+    tl_json_put_string(json, "task", t->task->name);
     tl_json_put_string(json, "model", t->model.name);
     tl_json_put_integer(json, "seed", (int64_t)t->seed);
+    tl_json_put_integer(json, "seed_init", (int64_t)t->seed_init);
+    tl_json_put_integer(json, "seed_data", (int64_t)t->seed_data);
+    tl_json_put_integer(json, "seed_dropout", (int64_t)t->seed_dropout);
     tl_json_key(json, "options"); /* as texts, the way they are typed; "" was not given */
     tl_json_object(json);
     for (int s = 0; s < TL_SET_COUNT; s++)
@@ -109,13 +112,7 @@ static void put_known(tl_json *json, const char *key, double value) {
         tl_json_null(json);
 }
 
-static tl_json *plan_json(const tl_plan *p) {
-    tl_json *json = tl_json_new(NULL, 2);
-    if (!json)
-        return NULL;
-    tl_json_object(json);
-    tl_json_put_string(json, "schema", "tally/1");
-    tl_json_put_string(json, "verb", "plan");
+void tl_train_put_plan(tl_json *json, const tl_plan *p) {
     tl_json_key(json, "model");
     tl_json_object(json);
     tl_json_put_integer(json, "parameters", p->parameters.unique);
@@ -142,6 +139,16 @@ static tl_json *plan_json(const tl_plan *p) {
     put_known(json, "step_seconds", p->step_seconds);
     put_known(json, "tokens_per_second", p->tokens_per_second);
     tl_json_end(json);
+}
+
+static tl_json *plan_json(const tl_plan *p) {
+    tl_json *json = tl_json_new(NULL, 2);
+    if (!json)
+        return NULL;
+    tl_json_object(json);
+    tl_json_put_string(json, "schema", "tally/1");
+    tl_json_put_string(json, "verb", "plan");
+    tl_train_put_plan(json, p);
     tl_json_end(json);
     return json;
 }

@@ -171,12 +171,12 @@ tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_mo
     if (status != TL_OK)
         return status;
     if (model->family == TL_FAMILY_CRUNCHER)
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models can learn sums",
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models are trained here",
                        model->name);
     if (model->family == TL_FAMILY_LLAMA && !model->gated)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has an ungated MLP, which no config.json can say", model->name);
     if (model->vocab < vocab)
-        return tl_fail(error, TL_ERR_ARGUMENT, "%s has a vocabulary of %lld; the task's has %lld characters",
-                       model->name, (long long)model->vocab, (long long)vocab);
+        return tl_fail(error, TL_ERR_ARGUMENT, "%s has a vocabulary of %lld; the data's is %lld", model->name,
+                       (long long)model->vocab, (long long)vocab);
     return TL_OK;
 }

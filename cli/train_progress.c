@@ -104,4 +104,9 @@ void tl_line_json(tl_json *json, const tl_line *l) {
         tl_json_null(json);
     tl_json_put_real(json, "measured_step_seconds", l->measured_seconds);
     tl_json_put_integer(json, "unplanned_bytes", l->unplanned);
+    if (l->loss_scale > 0) {
+        tl_json_put_real(json, "loss_scale", l->loss_scale);
+        tl_json_put_integer(json, "skipped_steps", l->skipped);
+    }
+    tl_json_put_real(json, "data_wait_seconds", l->wait_seconds);
 }

@@ -9,7 +9,7 @@
 #include "advice.h"
 #include "train.h"
 
-enum { ASKED = 4096, ASKED_MEANWHILE = 512, ASK_BATCH = 512, SHOWN = 6, SPEED_STEPS = 10 };
+enum { SPEED_STEPS = 10 };
 
 typedef struct run {
     tl_train *t;
@@ -20,18 +20,16 @@ typedef struct run {
     tl_meter *meter;
     tl_ctx *ctx;
     tl_trainer *trainer;
-    tl_sums *sums;
     FILE *metrics;
     bool arena_used;
     const tl_tensor *data[2];       /* the running micro-batch's */
     int64_t now[TL_CATEGORY_COUNT]; /* measured at the running step's peak */
     tl_measured measured;
     double trained_seconds, measured_seconds, interval_seconds;
-    int64_t interval_steps, start;
+    double waited_seconds, interval_waited; /* for data, of the trained seconds */
+    int64_t interval_steps, start, limit;   /* limit: of memory */
     tl_line line;
     tl_progress progress;
-    tl_sums_score score;
-    tl_sums_answer answers[SHOWN];
     tl_error error;
 } run;
 
@@ -102,6 +100,49 @@ static int refuse(run *r, int64_t limit) {
     return TL_EXIT_VIOLATED;
 }
 
+static int plan_as_json(const run *r, bool fits) {
+    tl_json *json = tl_cli_json_open(r->t->cli);
+    if (!json)
+        return TL_EXIT_FAILED;
+    tl_json_put_boolean(json, "fits", fits);
+    tl_json_put_integer(json, "limit_bytes", r->limit);
+    tl_train_put_plan(json, &r->plan);
+    const int status = tl_cli_json_close(r->t->cli, json);
+    return status == TL_EXIT_OK && !fits ? TL_EXIT_VIOLATED : status;
+}
+
+/* --dry-run of a run that fits. */
+static int report_plan(const run *r) {
+    const tl_train *t = r->t;
+    const tl_plan *p = &r->plan;
+    char a[TL_TEXT], b[TL_TEXT], rest[256], text[512] = "";
+    if (t->cli->format == TL_FORMAT_JSON)
+        return plan_as_json(r, true);
+    snprintf(rest, sizeof rest, "needs %s of %s %s   (a dry run: nothing was started)",
+             tl_text_bytes((double)p->arena_bytes, t->cli->units, a), tl_text_bytes((double)r->limit, t->cli->units, b),
+             t->memory_bytes ? "by --memory" : "available");
+    tl_out_answer(t->cli, "fits", rest);
+    tl_out_item(t->cli, "model", "%s, %s parameters", t->model.name, tl_text_count((double)p->parameters.unique, a));
+    if (t->task->out_data)
+        t->task->out_data(t);
+    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
+        if (p->peak.by_category[c]) {
+            const size_t at = strlen(text);
+            snprintf(text + at, sizeof text - at, "%s%s %s", at ? ", " : "", tl_category_name((tl_category)c),
+                     tl_text_bytes((double)p->peak.by_category[c], t->cli->units, a));
+        }
+    tl_out_item(t->cli, "memory", "%s", text);
+    tl_out_item(t->cli, "peak at", "%s, %s: %s", tl_phase_name(p->peak.phase), p->peak.module,
+                tl_text_bytes((double)p->peak.bytes, t->cli->units, a));
+    tl_out_item(t->cli, "step", "%lld sequences of %lld tokens in %lld micro-batch%s, %s of products",
+                (long long)p->global_batch, (long long)p->seq, (long long)p->accumulation,
+                p->accumulation == 1 ? "" : "es", tl_text_flops(tl_u128_double(p->per_step), a));
+    if (p->step_seconds > 0)
+        tl_out_item(t->cli, "time", "%s a step, %s for %lld steps, as planned", tl_text_duration(p->step_seconds, a),
+                    tl_text_duration(p->step_seconds * (double)t->steps, b), (long long)t->steps);
+    return TL_EXIT_OK;
+}
+
 static int make_plan(run *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
@@ -114,7 +155,10 @@ static int make_plan(run *r) {
     }
     if (limit == 0 && tl_machine_memory(&total, &limit, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
-    return r->plan.arena_bytes > limit ? refuse(r, limit) : TL_EXIT_OK;
+    r->limit = limit;
+    if (r->plan.arena_bytes <= limit)
+        return TL_EXIT_OK;
+    return t->cli->format == TL_FORMAT_JSON ? plan_as_json(r, false) : refuse(r, limit);
 }
 
 /* ---- the second instrument ---- */
@@ -140,9 +184,13 @@ static void at_peak(void *user) {
         for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)
             r->now[TL_OPTIM] += bytes_of(r, tl_optimizer_state(optimizer, i, k));
     }
+    tl_tensor *extra;
+    for (int k = 0; tl_trainer_extra(r->trainer, k, NULL, &extra); k++)
+        r->now[TL_OPTIM] += bytes_of(r, extra);
     if (tl_phase_get(r->ctx) != TL_PHASE_STEP)
         for (int i = 0; i < 2; i++)
             r->now[TL_DATA] += bytes_of(r, r->data[i]);
+    r->now[TL_DATA] += bytes_of(r, tl_trainer_ring(r->trainer));
     tl_meter_read(r->meter, &reading);
     r->now[TL_WORK] = reading.peak_bytes;
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
@@ -152,15 +200,20 @@ static void at_peak(void *user) {
 
 static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
     run *r = user;
+    const double begin = tl_seconds();
     (void)micro;
     r->data[0] = r->data[1] = NULL;
-    tl_status status = tl_sums_batch(r->sums, ctx, o->micro_batch, o->seq, &batch->input, &batch->target);
+    tl_status status = r->t->task->batch(r->t, ctx, o, batch);
     r->data[0] = batch->input;
     r->data[1] = batch->target;
+    const double waited = tl_seconds() - begin;
+    r->waited_seconds += waited;
+    r->interval_waited += waited;
     return status;
 }
 
-static void book_step(run *r, double seconds, int64_t unplanned) {
+/* A step that loss scaling skipped updates nothing: it has no update's allocations to compare with the plan's. */
+static void book_step(run *r, double seconds, int64_t unplanned, bool skipped) {
     tl_reading reading;
     tl_measured *m = &r->measured;
     tl_meter_read(r->meter, &reading);
@@ -168,7 +221,8 @@ static void book_step(run *r, double seconds, int64_t unplanned) {
     r->interval_seconds += seconds;
     r->interval_steps++;
     r->line.measured_flops = reading.flops;
-    if (!r->arena_used) /* the first step, whose states are only now made: the plan is about those after it */
+    if (!r->arena_used ||
+        skipped) /* the first step, whose states are only now made: the plan is about those after it */
         return;
     r->measured_seconds += seconds;
     m->steps++;
@@ -199,16 +253,16 @@ static tl_status start(run *r) {
     tl_ctx_options options = {.kernels = tl_meter_kernels(r->meter),
                               .allocator = &allocator,
                               .threads = t->threads,
-                              .seed_init = t->seed,
-                              .seed_data = t->seed,
-                              .seed_dropout = t->seed};
-    if (!(r->ctx = tl_ctx_new(&options, &r->error)) || !(r->sums = tl_sums_new(NULL, t->seed, &r->error)))
+                              .seed_init = t->seed_init,
+                              .seed_data = t->seed_data,
+                              .seed_dropout = t->seed_dropout};
+    if (!(r->ctx = tl_ctx_new(&options, &r->error)))
         return r->error.status;
     r->trainer = tl_trainer_new(r->ctx, &t->model, &r->planned.train);
     return r->trainer ? TL_OK : context_failed(r, r->ctx);
 }
 
-static tl_status restore(run *r) {
+static tl_status restore(run *r, uint64_t *position) {
     tl_train *t = r->t;
     char path[TL_PATH];
     tl_ckpt_state state = {0};
@@ -223,7 +277,7 @@ static tl_status restore(run *r) {
     if (status != TL_OK)
         return status;
     r->start = state.step;
-    tl_sums_seek(r->sums, state.data_position);
+    *position = state.data_position;
     if (state.total_steps > 0)
         t->steps = state.total_steps;
     return TL_OK;
@@ -231,9 +285,22 @@ static tl_status restore(run *r) {
 
 static tl_status save(run *r) {
     char path[TL_PATH];
-    tl_ckpt_state state = {.total_steps = r->t->steps, .data_position = tl_sums_position(r->sums)};
+    tl_ckpt_state state = {.total_steps = r->t->steps, .data_position = r->t->task->position(r->t)};
     return tl_ckpt_save(tl_train_path(r->t, "checkpoint.tally", path), r->ctx, tl_trainer_net(r->trainer),
                         tl_trainer_optimizer(r->trainer), &state, &r->error);
+}
+
+static void tell_scale(run *r, int64_t step, const tl_step_result *result) {
+    tl_loss_scaler scaler;
+    if (!tl_trainer_scaler(r->trainer, &scaler))
+        return;
+    r->line.loss_scale = scaler.scale;
+    r->line.skipped = scaler.skipped;
+    if (!result->skipped)
+        return;
+    tl_progress_end(&r->progress);
+    tl_note(r->t->cli, "step %lld: gradients beyond fp16 at a loss scale of %.0f; skipped, the next takes %.0f",
+            (long long)step, 2 * scaler.scale, scaler.scale);
 }
 
 static tl_status one_step(run *r, int64_t step) {
@@ -244,22 +311,29 @@ static tl_status one_step(run *r, int64_t step) {
             return r->error.status;
         r->arena_used = true;
     }
-    double lr = tl_schedule_cosine(step, r->t->lr, r->t->lr / 100, r->t->warmup, r->t->steps);
+    const tl_schedule schedule = tl_train_schedule(r->t);
+    double lr = tl_schedule_lr(&schedule, step);
     tl_arena_step_begin(r->arena);
     tl_meter_step_begin(r->meter);
     int64_t unplanned = tl_arena_unplanned(r->arena);
     if (tl_trainer_step(r->trainer, next_batch, r, lr, &result) != TL_OK)
         return context_failed(r, r->ctx);
-    book_step(r, tl_seconds() - begin, tl_arena_unplanned(r->arena) - unplanned);
+    book_step(r, tl_seconds() - begin, tl_arena_unplanned(r->arena) - unplanned, result.skipped);
+    tell_scale(r, step, &result);
     r->line.step = step;
     r->line.loss = result.loss;
     return TL_OK;
 }
 
+/* The format of the matrix products. */
+static tl_dtype product_dtype(const run *r) {
+    return r->planned.train.autocast ? r->planned.train.low : r->planned.train.dtype;
+}
+
 static void fill_line(run *r) {
     tl_train *t = r->t;
     tl_line *l = &r->line;
-    double peak = tl_machine_peak(&t->machine, r->planned.train.dtype);
+    double peak = tl_machine_peak(&t->machine, product_dtype(r));
     double seconds = r->interval_seconds / (double)(r->interval_steps ? r->interval_steps : 1);
     l->steps = t->steps;
     l->planned_peak = r->plan.peak.bytes;
@@ -272,6 +346,7 @@ static void fill_line(run *r) {
     /* MFU counts nothing twice that is computed again for backward. */
     double share = tl_u128_double(r->plan.per_step) / tl_u128_double(r->plan.hardware_per_step);
     l->mfu = peak > 0 && seconds > 0 ? tl_u128_double(l->measured_flops) * share / (seconds * peak) : 0;
+    l->wait_seconds = r->interval_waited;
     l->left_seconds = seconds * (double)(t->steps - l->step);
 }
 
@@ -289,6 +364,7 @@ static tl_status log_line(run *r) {
     tl_json_free(json);
     r->interval_seconds = 0;
     r->interval_steps = 0;
+    r->interval_waited = 0;
     if (!text)
         return tl_fail(&r->error, TL_ERR_MEMORY, "no memory for a line of metrics.jsonl");
     return ok ? TL_OK : tl_fail(&r->error, TL_ERR_IO, "cannot write metrics.jsonl: %s", strerror(reason));
@@ -309,11 +385,8 @@ static void set_total(run *r) {
     tl_note(t->cli, "%lld steps will take %.3g minutes", (long long)total, t->minutes);
 }
 
-static tl_status ask(run *r, int64_t count, bool keep) {
-    if (tl_sums_evaluate(r->sums, tl_trainer_net(r->trainer), r->ctx, 0, count, ASK_BATCH, &r->score,
-                         keep ? r->answers : NULL, keep ? SHOWN : 0) != TL_OK)
-        return context_failed(r, r->ctx);
-    return TL_OK;
+static tl_status examine(run *r, bool last) {
+    return r->t->task->examine(r->t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
 }
 
 static tl_status between(run *r) {
@@ -327,11 +400,10 @@ static tl_status between(run *r) {
     if (log)
         status = log_line(r);
     if (status == TL_OK && t->eval_every && step % t->eval_every == 0 && step != t->steps) {
-        status = ask(r, ASKED_MEANWHILE, false);
+        status = examine(r, false);
         tl_progress_end(&r->progress);
         if (status == TL_OK)
-            tl_note(t->cli, "step %lld: %lld of %lld held-out sums exact", (long long)step, (long long)r->score.right,
-                    (long long)r->score.asked);
+            t->task->say_result(t, step);
     }
     if (status == TL_OK && step % t->save_every == 0 && step != t->steps)
         status = save(r);
@@ -375,29 +447,19 @@ static tl_status train(run *r) {
 
 /* ---- after it ---- */
 
-static void put_evaluation(tl_json *json, const run *r) {
-    tl_json_put_integer(json, "asked", r->score.asked);
-    tl_json_put_integer(json, "right", r->score.right);
-    tl_json_put_real(json, "exact", (double)r->score.right / (double)r->score.asked);
-    tl_json_key(json, "answers");
-    tl_json_array(json);
-    for (int i = 0; i < SHOWN && i < r->score.asked; i++)
-        tl_json_string(json, r->answers[i].text);
-    tl_json_end(json);
-}
-
-static tl_status examine(run *r) {
-    tl_status status = ask(r, ASKED, true);
-    if (status != TL_OK)
+static tl_status examine_at_end(run *r) {
+    const tl_train *t = r->t;
+    tl_status status = examine(r, true);
+    if (status != TL_OK || !t->task->is_examined(t))
         return status;
     tl_json *json = tl_json_new(NULL, 2);
     if (json) {
         tl_json_object(json);
         tl_json_put_string(json, "schema", "tally/1");
-        put_evaluation(json, r);
+        t->task->put_result(t, json);
         tl_json_end(json);
     }
-    status = tl_train_write(r->t, "evaluation.json", json, &r->error);
+    status = tl_train_write(t, "evaluation.json", json, &r->error);
     tl_json_free(json);
     return status;
 }
@@ -411,10 +473,10 @@ static int report_json(run *r) {
         tl_line_json(json, &r->line);
     else
         tl_json_put_integer(json, "step", r->line.step); /* nothing was left to train */
-    if (r->score.asked) {
+    if (r->t->task->is_examined(r->t)) {
         tl_json_key(json, "evaluation");
         tl_json_object(json);
-        put_evaluation(json, r);
+        r->t->task->put_result(r->t, json);
         tl_json_end(json);
     }
     return tl_cli_json_close(r->t->cli, json);
@@ -451,18 +513,11 @@ static int report(run *r) {
     else
         tl_out(t->cli, "%s: step %lld of %lld, nothing left to train\n", t->folder, (long long)r->line.step,
                (long long)t->steps);
-    if (r->score.asked) {
-        tl_out_item(t->cli, "held-out",
-                    "%lld of %lld sums exact (%.2f %%); neither they nor their mirrors were trained on",
-                    (long long)r->score.right, (long long)r->score.asked,
-                    100.0 * (double)r->score.right / (double)r->score.asked);
-        for (int i = 0; i < SHOWN && i < r->score.asked; i++) {
-            const tl_sums_answer *a = &r->answers[i];
-            char sum[24];
-            snprintf(sum, sizeof sum, "wrong: %d", a->a + a->b);
-            tl_out(t->cli, "    %-14s %s\n", a->text, a->right ? "right" : sum);
-        }
-    }
+    if (t->task->is_examined(t))
+        t->task->out_result(t);
+    if (r->trained_seconds > 0)
+        tl_out_item(t->cli, "waiting", "%s for data, %.2f %% of the time", tl_text_duration(r->waited_seconds, seconds),
+                    100 * r->waited_seconds / r->trained_seconds);
     report_account(r);
     tl_out_item(t->cli, "next", "tally ledger %s", t->folder);
     return TL_EXIT_OK;
@@ -471,14 +526,17 @@ static int report(run *r) {
 static void announce(const run *r) {
     const tl_train *t = r->t;
     char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured";
-    double rate = tl_machine_peak(&t->machine, r->planned.train.dtype);
+    double rate = tl_machine_peak(&t->machine, product_dtype(r));
     if (rate > 0)
         tl_text_rate(rate, speed);
     tl_note(t->cli, "%s  %s, %s parameters | %d thread%s, %s | peak %s %s%s | planned peak %s, arena %s", t->folder,
             t->model.name, tl_text_count((double)r->plan.parameters.unique, parameters), t->threads,
-            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(r->planned.train.dtype),
+            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(product_dtype(r)),
             rate > 0 ? " (measured now)" : "", tl_text_bytes((double)r->plan.peak.bytes, t->cli->units, peak),
             tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, planned));
+    if (r->planned.train.fp8)
+        tl_note(t->cli,
+                "fp8 is emulated: values of the blocks' linear layers are rounded to it and multiplied in bf16");
 }
 
 static void finish(run *r) {
@@ -486,9 +544,10 @@ static void finish(run *r) {
         fclose(r->metrics); /* each line was flushed and checked */
     if (r->meter)
         tl_meter_on_peak(r->meter, NULL, NULL); /* it looks at the trainer */
+    if (r->t->task->stop)
+        r->t->task->stop(r->t);
     tl_trainer_free(r->trainer);
     tl_ctx_free(r->ctx);
-    tl_sums_free(r->sums);
     tl_meter_free(r->meter);
     tl_arena_free(r->arena);
     if (r->planned.ctx) {
@@ -499,13 +558,15 @@ static void finish(run *r) {
 
 static int execute(run *r) {
     tl_train *t = r->t;
-    if (tl_train_folder(t, &r->error) != TL_OK)
+    uint64_t position = 0;
+    if (!t->dry_run && tl_train_folder(t, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     measure_machine(r);
     int status = make_plan(r);
-    if (status != TL_EXIT_OK)
-        return status;
-    if (start(r) != TL_OK || (t->resume && restore(r) != TL_OK) ||
+    if (status != TL_EXIT_OK || t->dry_run)
+        return status == TL_EXIT_OK ? report_plan(r) : status;
+    if (start(r) != TL_OK || (t->resume && restore(r, &position) != TL_OK) ||
+        t->task->start(t, r->ctx, r->trainer, position, &r->error) != TL_OK ||
         tl_train_write_start(t, &r->plan, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     if (!(r->metrics = tl_train_metrics(t, r->start, &r->error)))
@@ -516,7 +577,7 @@ static int execute(run *r) {
     if (train(r) != TL_OK)
         return tl_failed(t->cli, &r->error);
     bool stopped = r->line.step < t->steps && (stop_signal || t->stop_at > 0);
-    if (!stopped && examine(r) != TL_OK)
+    if (!stopped && examine_at_end(r) != TL_OK)
         return tl_failed(t->cli, &r->error);
     status = report(r);
     if (!stop_signal || !stopped)

@@ -32,6 +32,7 @@ typedef enum tl_option {
     TL_OPTION_TOKENS,
     TL_OPTION_PARAMS,
     TL_OPTION_PRECISION,
+    TL_OPTION_AUTOCAST,
     TL_OPTION_OPTIM,
     TL_OPTION_ATTENTION,
     TL_OPTION_LOSS,
@@ -96,8 +97,10 @@ typedef struct tl_cli tl_cli;
 typedef enum tl_group { TL_GROUP_BEFORE, TL_GROUP_AFTER, TL_GROUP_LOOKUP, TL_GROUP_COUNT } tl_group;
 
 /* Keys of a verb's own options: TL_OWN(0), TL_OWN(1) …; their texts arrive in cli->own[0], cli->own[1] … */
-#define TL_OWN_COUNT 24
+#define TL_OWN_COUNT 64
 #define TL_OWN(index) (0x400 + (index))
+/* Files named on the command line; a folder or a quoted pattern names any number. */
+#define TL_ARGUMENT_COUNT 4096
 
 typedef struct tl_verb {
     const char *name;
@@ -111,6 +114,7 @@ typedef struct tl_verb {
      * table of common options says this build does. */
     uint32_t does[TL_OPTION_COUNT];
     const struct argp_option *own; /* the verb's own options, ended by {0}; or NULL */
+    const char *letters;           /* short letters of own[0], own[1], … ' ' for none; or NULL */
     int min_arguments, max_arguments;
     int (*run)(tl_cli *cli); /* returns an exit status */
 } tl_verb;
@@ -131,7 +135,7 @@ struct tl_cli {
     int width;     /* columns of the terminal, 80 when piped */
     tl_options options;
     const char *own[TL_OWN_COUNT];
-    const char *arguments[8];
+    const char *arguments[TL_ARGUMENT_COUNT];
     int n_arguments;
 };
 
@@ -154,6 +158,7 @@ extern const tl_verb tl_verb_runs;
 extern const tl_verb tl_verb_models;
 extern const tl_verb tl_verb_gpus;
 extern const tl_verb tl_verb_inspect;
+extern const tl_verb tl_verb_data;
 extern const tl_verb tl_verb_completion;
 extern const tl_verb tl_verb_version;
 extern const tl_verb tl_verb_help;

@@ -133,8 +133,16 @@ gives_json "fit model: sgd fp32 is 8" '"bytes_per_parameter":8,' fit model -g H1
 gives_json "fit model: momentum fp32 is 12" '"bytes_per_parameter":12,' fit model -g H100 --precision fp32 --optim momentum
 gives_json "fit model: adagrad fp32 is 12" '"bytes_per_parameter":12,' fit model -g H100 --precision fp32 --optim adagrad
 gives_json "fit model: here" '"device":"thismachine"' fit model
-refuses "fit: adamw8bit by name" "--optim adamw8bit is not done by \`fit'" fit model --optim adamw8bit
-refuses "fit: fp8-mixed by name" "it does fp32, bf16 or bf16-mixed" fit model --precision fp8-mixed
+# states: one of fp32 (rmsprop), Adam's two (adam), two of one byte and two fp32 scales for 256 parameters (adamw8bit)
+gives_json "fit model: rmsprop fp32 is 12" '"bytes_per_parameter":12,' fit model -g H100 --precision fp32 --optim rmsprop
+gives_json "fit model: adam fp32 is 16" '"bytes_per_parameter":16,' fit model -g H100 --precision fp32 --optim adam
+gives_json "fit model: adamw8bit fp32 is 10 and 8/256" '"bytes_per_parameter":10.03125,' fit model -g H100 --precision fp32 --optim adamw8bit
+gives "fit model: adamw8bit shows its scales" 0 "(4+4+1+1+8/256 B)" fit model -g H100 --precision fp32 --optim adamw8bit
+refuses "fit: none by name" "--optim none is not done by \`fit'" fit model --optim none
+gives "fit model: fp16-mixed (Micikevicius et al. 2018: fp16 beside an fp32 copy)" 0 "/ (2+2+4+4+4 B)" fit model -g H100 --precision fp16-mixed
+gives "fit model: fp8-mixed is emulated" 0 "fp8 is emulated" fit model -g H100 --precision fp8-mixed
+refuses "fit: a precision by name" "it is one of fp32, bf16, bf16-mixed, fp16-mixed or fp8-mixed" fit model --precision fp4
+refuses "op: fp8-mixed by name" "--precision fp8-mixed is not done by \`op'" op "linear 8 8" --precision fp8-mixed
 refuses "fit: a slip of the finger" "did you mean model" fit modle
 refuses "fit: nothing to fit" "it needs" fit
 refuses "fit: more devices than there are" "999999999999xH100" fit model -g 999999999999xH100

@@ -167,7 +167,7 @@ static void compare_precisions(const tl_kernels *kernels, const tl_model *model,
     }
 }
 
-/* "Same seed, same bits, on any number of threads" (DESIGN.md), in every precision. */
+/* "Same seed, same bits, on any number of threads" (DESIGN.md), in every precision, and when everything is recomputed. */
 static void same_bits_on_two_threads(const tl_kernels *kernels, const tl_model *model, const char *family,
                                      tl_train_options options) {
     enum { SOME = 12 };
@@ -178,6 +178,10 @@ static void same_bits_on_two_threads(const tl_kernels *kernels, const tl_model *
         losses_of(&h, model, family, options, one, &scaler);
         h.threads = 2;
         losses_of(&h, model, family, options, two, &scaler);
+        assert_memory_equal(one, two, sizeof one);
+        tl_train_options again = options;
+        again.recompute = (tl_recompute){TL_RECOMPUTE_FULL, 0};
+        losses_of(&h, model, family, again, two, &scaler);
         assert_memory_equal(one, two, sizeof one);
     }
 }

@@ -25,7 +25,7 @@
 
 extern const tl_op tl_op_linear;
 
-typedef enum rule { SGD, MOMENTUM, ADAMW, ADAMW_CS336, ADAGRAD, ADAM, RMSPROP, ADAMW8BIT, RULES } rule;
+typedef enum rule { SGD, MOMENTUM, ADAMW, ADAMW_CS336, ADAGRAD, ADAM, RMSPROP, RMSPROP_ALL, ADAMW8BIT, RULES } rule;
 
 typedef struct config {
     const char *name;
@@ -36,7 +36,10 @@ typedef struct config {
     bool flip_tied, biases, mixed, bf16, best, ungated, interleaved;
     tl_precision precision; /* 0: from mixed and bf16 */
     bool autocast;
-    int64_t kv_heads, layers, context; /* 0: the base model's */
+    int64_t kv_heads, layers, context, width; /* 0: the base model's */
+    tl_state_format states;
+    const tl_parameter_group *group; /* NULL: none */
+    const char *init;
     int threads;
     tl_recompute recompute;
 } config;
@@ -44,6 +47,9 @@ typedef struct config {
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
 #define CONFIG(name_, base_, rule_, B_, T_, A_, ...)                                                                   \
     { .name = (name_), .base = (base_), .rule = (rule_), .B = (B_), .T = (T_), .A = (A_), __VA_ARGS__ }
+
+static const tl_parameter_group frozen_layer = {"*.1.*", 0, 0, true};
+static const tl_parameter_group slow_norms = {"*norm*", 0.1, TL_GROUP_DECAY, false};
 
 static const config configs[] = {
     CONFIG("gpt2 sgd", small_gpt2, SGD, 2, 16, 1),
@@ -88,6 +94,30 @@ static const config configs[] = {
     CONFIG("cruncher adagrad", small_cruncher, ADAGRAD, 8, 1, 1),
     CONFIG("cruncher sgd, 3 micro-batches", small_cruncher, SGD, 5, 1, 3),
     CONFIG("cruncher adamw, bf16-mixed, clipped", small_cruncher, ADAMW, 8, 1, 1, .mixed = true, .clip = 1),
+    CONFIG("gpt2 adam", small_gpt2, ADAM, 2, 16, 1),
+    CONFIG("gpt2 rmsprop", small_gpt2, RMSPROP, 2, 16, 1, .dropout = 0.1),
+    CONFIG("gpt2 rmsprop, centered, momentum, 3 micro-batches", small_gpt2, RMSPROP_ALL, 2, 16, 3, .clip = 1),
+    CONFIG("gpt2 adamw8bit, all small", small_gpt2, ADAMW8BIT, 2, 16, 1),
+    CONFIG("gpt2 adamw8bit", small_gpt2, ADAMW8BIT, 2, 16, 1, .width = 96),
+    CONFIG("gpt2 adamw8bit, bf16-mixed, 3 micro-batches", small_gpt2, ADAMW8BIT, 2, 16, 3, .width = 96, .mixed = true),
+    CONFIG("gpt2 adamw8bit, bf16, 2 threads", small_gpt2, ADAMW8BIT, 2, 16, 1, .width = 96, .bf16 = true, .threads = 2),
+    CONFIG("gpt2 adam, states in bf16", small_gpt2, ADAM, 2, 16, 1, .states = TL_STATES_BF16),
+    CONFIG("gpt2 adamw, bf16-mixed, states in f16", small_gpt2, ADAMW, 2, 16, 1, .mixed = true,
+           .states = TL_STATES_F16),
+    CONFIG("gpt2 adamw, a frozen layer", small_gpt2, ADAMW, 2, 16, 1, .group = &frozen_layer, .clip = 1),
+    CONFIG("gpt2 adamw, kaiming", small_gpt2, ADAMW, 2, 16, 1, .init = "kaiming-normal"),
+    CONFIG("llama adam, bf16-mixed", small_llama, ADAM, 2, 16, 1, .mixed = true),
+    CONFIG("llama rmsprop", small_llama, RMSPROP, 2, 16, 1),
+    CONFIG("llama rmsprop, centered, momentum", small_llama, RMSPROP_ALL, 2, 16, 1, .bf16 = true),
+    CONFIG("llama adamw8bit", small_llama, ADAMW8BIT, 2, 16, 1, .width = 96, .clip = 0.5),
+    CONFIG("llama adamw8bit, bf16-mixed, 3 micro-batches", small_llama, ADAMW8BIT, 2, 16, 3, .width = 96,
+           .mixed = true),
+    CONFIG("llama adamw, bf16, states in f32", small_llama, ADAMW, 2, 16, 1, .bf16 = true, .states = TL_STATES_F32),
+    CONFIG("llama adamw, a frozen layer, bf16-mixed", small_llama, ADAMW, 2, 16, 1, .group = &frozen_layer,
+           .mixed = true),
+    CONFIG("llama adamw, slow norms, cs336's start", small_llama, ADAMW, 2, 16, 1, .group = &slow_norms,
+           .init = "cs336"),
+    CONFIG("cruncher adamw8bit", small_cruncher, ADAMW8BIT, 8, 1, 1),
 };
 
 #define SELECTIVE .recompute = {TL_RECOMPUTE_SELECTIVE, 0}
@@ -143,6 +173,10 @@ static tl_model model_of(const config *c) {
         m.kv_heads = c->kv_heads;
     if (c->layers)
         m.layers = c->layers;
+    if (c->width) {
+        m.width = c->width;
+        m.head_size = c->width / m.heads;
+    }
     if (c->context)
         m.context = c->context;
     m.dropout_embedding = m.dropout_attention = m.dropout_residual = c->dropout;
@@ -150,13 +184,19 @@ static tl_model model_of(const config *c) {
 }
 
 static tl_train_options train_of(const config *c) {
-    static const tl_optimizer_kind kinds[] = {TL_OPTIM_SGD,     TL_OPTIM_SGD,  TL_OPTIM_ADAMW,   TL_OPTIM_ADAMW,
-                                              TL_OPTIM_ADAGRAD, TL_OPTIM_ADAM, TL_OPTIM_RMSPROP, TL_OPTIM_ADAMW8BIT};
+    static const tl_optimizer_kind kinds[] = {TL_OPTIM_SGD,     TL_OPTIM_SGD,     TL_OPTIM_ADAMW,
+                                              TL_OPTIM_ADAMW,   TL_OPTIM_ADAGRAD, TL_OPTIM_ADAM,
+                                              TL_OPTIM_RMSPROP, TL_OPTIM_RMSPROP, TL_OPTIM_ADAMW8BIT};
     tl_train_options o = {
         .micro_batch = c->B, .seq = c->T, .accumulation = c->A, .condensed = true, .ranks = 1, .clip = c->clip};
     o.dtype = c->mixed || c->bf16 ? TL_BF16 : TL_F32;
     o.optimizer = tl_optimizer_defaults(kinds[c->rule]);
-    o.optimizer.momentum = c->rule == MOMENTUM ? 0.9 : 0;
+    o.optimizer.momentum = c->rule == MOMENTUM || c->rule == RMSPROP_ALL ? 0.9 : 0;
+    o.optimizer.centered = c->rule == RMSPROP_ALL;
+    o.optimizer.states = c->states;
+    o.optimizer.groups = c->group;
+    o.optimizer.n_groups = c->group != NULL;
+    o.init = c->init;
     o.optimizer.cs336_order = c->rule == ADAMW_CS336;
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;

@@ -41,7 +41,7 @@ said 'and nothing else' $?
 [ "$(wc -l <"$work/a/metrics.jsonl")" -eq 4 ]
 said 'one line each five steps' $?
 keys=$(tail -1 "$work/a/metrics.jsonl" | tr ',{}' '\n' | sed -n 's/^"\([a-z_]*\)":.*/\1/p' | tr '\n' ' ')
-[ "$keys" = 'step loss tokens_per_second mfu planned_peak_bytes measured_peak_bytes planned_flops measured_flops planned_step_seconds measured_step_seconds unplanned_bytes ' ]
+[ "$keys" = 'step loss tokens_per_second mfu planned_peak_bytes measured_peak_bytes planned_flops measured_flops planned_step_seconds measured_step_seconds unplanned_bytes data_wait_seconds ' ]
 said 'the last line has the fields of the contract' $?
 last=$work/a/metrics.jsonl
 [ "$(field "$last" step)" = 20 ] && [ "$(field "$last" planned_peak_bytes)" -gt 0 ] &&
@@ -135,8 +135,11 @@ said 'from where it stopped' $?
 
 # ---- other models and optimizers ----
 tiny='--model gpt2:N=1,D=16,H=2'
-for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad" "$tiny --precision bf16" \
-    "$tiny --precision bf16-mixed" '--model llama:N=2,D=16,H=4,G=2' "$tiny --global-batch 12" "$tiny --seq 16" \
+for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad" "$tiny --optim adam" "$tiny --optim rmsprop" \
+    '--model gpt2:N=1,D=48,H=2 --optim adamw8bit' "$tiny --precision bf16" \
+    "$tiny --precision bf16-mixed" "$tiny --precision fp16-mixed" "$tiny --precision fp8-mixed" \
+    "$tiny --precision bf16-mixed --autocast on" "$tiny --precision fp16-mixed --autocast on --optim momentum" \
+    "$tiny --precision fp8-mixed --autocast on --optim sgd" '--model llama:N=2,D=16,H=4,G=2' "$tiny --global-batch 12" "$tiny --seq 16" \
     "$tiny --clip 0"; do
     rm -rf "$work/x"
     # shellcheck disable=SC2086
@@ -144,6 +147,12 @@ for case in "$tiny --optim sgd" "$tiny --optim momentum" "$tiny --optim adagrad"
     run ledger "$work/x"
     said "planned = measured with $case" $?
 done
+run train sums --out "$work/fp8" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp8-mixed
+grep -q 'fp8 is emulated' "$work/err"
+said 'emulated fp8 says so' $?
+run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
+[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
+said 'the loss scale is in the metrics' $?
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
 [ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]
@@ -181,12 +190,12 @@ refuses 'a spec without a number' 2 'NAME=NUMBER' sums --out "$work/r" --model g
 refuses 'a spec of zero layers' 2 'at least 1' sums --out "$work/r" --model gpt2:N=0
 refuses 'heads that do not divide' 2 'no multiple' sums --out "$work/r" --model gpt2:D=100,H=3
 refuses 'a model without a vocabulary' 2 'no vocabulary' sums --out "$work/r" --model cruncher
-refuses 'adam is not trained with' 2 'adam' sums --out "$work/r" --optim adam
+refuses 'no optimizer trains nothing' 2 'none' sums --out "$work/r" --optim none
 printf '{"task": "sums", "stepps": 3}' >"$work/task.json"
 refuses 'a misspelt key in a task' 1 'stepps' "$work/task.json" --out "$work/r"
 printf '{"task": "poems"}' >"$work/task.json"
 refuses 'an unknown task in a file' 1 'poems' "$work/task.json" --out "$work/r"
 : >"$work/tokens.bin"
-refuses 'a token file' 1 'token files' "$work/tokens.bin" --out "$work/r"
+refuses 'an empty token file' 2 'no tokens; a window of 128 needs 129' "$work/tokens.bin" --out "$work/r"
 refuses 'a loss that is not finite' 1 'stopped before the update' sums --out "$work/n" --model gpt2:N=1,D=16,H=2 \
     --micro-batch 4 --threads 1 --optim sgd --lr 1e6 --warmup 0 --clip 0 --steps 200

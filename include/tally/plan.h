@@ -43,6 +43,7 @@ typedef struct tl_plan_options {
     double peak;            /* FLOP/s by hand; 0: from the device */
     double price;           /* per device-hour; 0: none */
     bool every_micro_batch; /* run them all, for an arena that a real run follows; else two stand for all of a step */
+    int prefetch;           /* steps whose batches a reader holds ready (tl_train_options) */
     bool find_max_micro_batch; /* run meta again to find it */
 } tl_plan_options;
 
@@ -166,7 +167,8 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
                          size_t size);
 
 /* Bytes per parameter that training keeps, by category, measured on a linear layer run on meta for two steps with the
- * precision and optimizer: param + grad + master + optim. */
+ * precision and optimizer: param + grad + master + optim. Whole bytes: the scales of adamw8bit, 8 bytes for every
+ * TL_OPTIM_8BIT_BLOCK parameters, come on top. */
 tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer_options *optimizer,
                                       int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
 

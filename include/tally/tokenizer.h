@@ -97,6 +97,17 @@ tl_status tl_tokenizer_decode(const tl_tokenizer *tokenizer, const int32_t *ids,
 tl_status tl_tokenizer_decode_more(const tl_tokenizer *tokenizer, bool first, const int32_t *ids, size_t count,
                                    tl_token_text *out, tl_error *error) TL_MUST_CHECK;
 
+/* Learns byte-level BPE from a text (Sennrich, Haddow, Birch 2016; on bytes: Radford et al. 2019; the rules below are those of
+ * Stanford's CS336, assignment 1). Special tokens, of the form <|name|>, cut the text and are not counted; between them it is
+ * split by GPT-2's pattern. Of the pairs counted most often the lexicographically greater merges: by the bytes of its
+ * left token, then of its right. Ids: 0 … 255 the bytes by value, then the tokens in the order they were made, then the
+ * special tokens, `vocab_size` in all, or fewer where the text has no pair left. */
+tl_tokenizer *tl_tokenizer_train(const char *text, size_t bytes, int64_t vocab_size, const char *const *specials,
+                                 size_t n_specials, const tl_allocator *allocator, tl_error *error) TL_MUST_CHECK;
+/* Writes vocab.json and merges.txt into a folder that is there, each whole or not at all. For tokenizers that were learned or
+ * read from these two files; others are refused. */
+tl_status tl_tokenizer_save(const tl_tokenizer *tokenizer, const char *folder, tl_error *error) TL_MUST_CHECK;
+
 /* How many of these bytes can be shown now: all but a character at the end that is begun and not whole. */
 size_t tl_token_text_whole(const char *bytes, size_t count);
 

@@ -138,27 +138,34 @@ int64_t tl_sampler_start(const tl_sampler *sampler, uint64_t index);
 tl_status tl_sampler_window(const tl_sampler *sampler, uint64_t index, int32_t *input, int32_t *target,
                             tl_error *error) TL_MUST_CHECK;
 
-/* ---- the reader: batches made ahead by threads of their own ---- */
+/* ---- the reader: steps of batches made ahead by threads of their own ---- */
 
 typedef struct tl_reader_options {
     tl_sampler_options sampler;
-    int64_t micro_batch; /* B windows each */
-    int threads;         /* that read ahead; 0: read when asked */
-    int slots;           /* batches held ready; 0 is 2 */
-    bool locked;         /* their memory is locked (mlock); where the system refuses, that is an error */
-    uint64_t position;   /* windows drawn before: 0, or a checkpoint's */
-    tl_tensor *ring;     /* NULL: its own; or i32 [slots,2,B,T], contiguous: the caller's, and outlives it */
+    int64_t micro_batch;  /* B windows each */
+    int64_t accumulation; /* A micro-batches a step; 0 is 1 */
+    int threads;          /* that read ahead; 0: read when asked */
+    int slots;            /* steps held ready; 0 is 2 */
+    bool locked;          /* their memory is locked (mlock); where the system refuses, that is an error */
+    uint64_t position;    /* windows drawn before: 0, or a checkpoint's */
+    tl_tensor
+        *ring; /* NULL: its own; or i32 [slots,A,2,B,T], contiguous: the caller's, and outlives it (tl_trainer_ring) */
 } tl_reader_options;
 
 typedef struct tl_reader tl_reader;
 /* Its buffers are a tensor of category data. NULL with the context's error. Free it before `tokens` and the context. */
 tl_reader *tl_reader_new(tl_ctx *ctx, const tl_tokens *tokens, const tl_reader_options *options);
 void tl_reader_free(tl_reader *reader);
-/* The next batch as tensors i32 [B,T] (category data) in the current scope, with dims named B and T. An error met ahead
- * arrives when its batch's turn has come, with the id, its index and its file, and sticks in the context. */
-tl_status tl_reader_batch(tl_reader *reader, tl_tensor **input, tl_tensor **target) TL_MUST_CHECK;
+
+typedef struct tl_token_batch {
+    tl_tensor *input, *target; /* i32 [B,T], category data, dims named B and T */
+    int64_t counted, total;    /* targets that are not ignored, of this batch and of its step; 0: none are */
+} tl_token_batch;
+/* The next micro-batch, its tensors in the current scope. An error met ahead arrives when its step's turn has come, with the
+ * id, its index and its file, and sticks in the context. */
+tl_status tl_reader_next(tl_reader *reader, tl_token_batch *batch) TL_MUST_CHECK;
 uint64_t tl_reader_position(const tl_reader *reader); /* windows handed out so far: for a checkpoint */
-double tl_reader_waited(const tl_reader *reader);     /* seconds tl_reader_batch waited for data, summed */
+double tl_reader_waited(const tl_reader *reader);     /* seconds tl_reader_next waited for data, summed */
 
 /* ---- writing ---- */
 

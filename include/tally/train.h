@@ -24,6 +24,7 @@ typedef struct tl_train_options {
     tl_dtype low;      /* bf16 or f16; used with autocast alone */
     bool loss_scaling; /* dynamic loss scaling: tl_loss_scaler */
     bool fp8;          /* linear layers of blocks in emulated float8: tl_net_use_fp8 */
+    int prefetch;      /* steps whose batches a reader holds ready: their buffers are the trainer's; 0: none */
 } tl_train_options;
 
 /* Dynamic loss scaling (Micikevicius et al. 2018, Mixed precision training, section 3.2) with the numbers of
@@ -59,6 +60,8 @@ void tl_trainer_free(tl_trainer *trainer);
 tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t seq) TL_MUST_CHECK;
 tl_net *tl_trainer_net(const tl_trainer *trainer);
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer);
+/* With prefetch: i32 [prefetch,A,2,B,T] of category data, what tl_reader_options.ring wants; else NULL. Borrowed; pure. */
+tl_tensor *tl_trainer_ring(const tl_trainer *trainer);
 
 /* What a checkpoint must carry beside parameters, optimizer and streams. */
 /* The loss scaler's state; false: the run has none. */

@@ -37,6 +37,9 @@ const char *tl_sniff(const void *bytes, size_t length) {
         {"\x7f"
          "ELF",
          4, "a program (ELF)"},
+        {"!<arch>\n", 8, "a library of objects (.a)"},
+        {"\x89PNG", 4, "a PNG picture"},
+        {"\xff\xd8\xff\xe0", 4, "a JPEG picture"},
         {"%PDF", 4, "a PDF"},
         {"TALLYCK\n", 8, "a checkpoint of tally"},
     };

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -72,11 +73,11 @@ static tl_status fail_system(const char *quoted, int number, tl_error *error) {
 }
 
 /* Reads until the end or past the limit. 0 or an errno. */
-static int read_all(int file, char **text, size_t *length) {
+static int read_all(int file, size_t most, char **text, size_t *length) {
     size_t capacity = (size_t)64 << 10, used = 0;
     char *buffer = malloc(capacity + 1);
     int number = buffer == NULL ? ENOMEM : 0;
-    while (number == 0 && used <= TL_CONFIG_MOST_BYTES) {
+    while (number == 0 && used <= most) {
         ssize_t got = read(file, buffer + used, capacity - used);
         if (got == 0)
             break;
@@ -103,6 +104,13 @@ static int read_all(int file, char **text, size_t *length) {
 }
 
 tl_status tl_config_load(const char *path, char **text, size_t *length, tl_error *error) {
+    return tl_config_load_kind(path, TL_CONFIG_MOST_BYTES,
+                               "a model is a config.json, the folder that holds one, or a name of `tally models`", text,
+                               length, error);
+}
+
+tl_status tl_config_load_kind(const char *path, size_t most, const char *wanted, char **text, size_t *length,
+                              tl_error *error) {
     char quoted[256];
     struct stat about;
     int file, number;
@@ -119,20 +127,20 @@ tl_status tl_config_load(const char *path, char **text, size_t *length, tl_error
     }
     if (!S_ISREG(about.st_mode)) {
         (void)close(file);
-        return tl_fail(error, TL_ERR_FORMAT,
-                       "%s: is %s; a model is a config.json, the folder that holds one, or a name of `tally models`",
-                       quoted, kind_of(about.st_mode));
+        return tl_fail(error, TL_ERR_FORMAT, "%s: is %s; %s", quoted, kind_of(about.st_mode), wanted);
     }
-    number = read_all(file, text, length);
+    number = read_all(file, most, text, length);
     (void)close(file);
     if (number != 0)
         return fail_system(quoted, number, error);
-    if (*length > TL_CONFIG_MOST_BYTES) {
+    if (*length > most) {
         const char *what = tl_config_sniff(*text, *length);
+        char size[64];
+        (void)snprintf(size, sizeof size, "is larger than %zu MiB", most >> 20);
         free(*text);
         *text = NULL;
-        return tl_fail(error, TL_ERR_FORMAT, "%s: %s%s; a config.json is a few kilobytes, at most 16 MiB are read",
-                       quoted, what != NULL ? "is " : "is larger than 16 MiB", what != NULL ? what : "");
+        return tl_fail(error, TL_ERR_FORMAT, "%s: %s%s; %s, at most %zu MiB are read", quoted,
+                       what != NULL ? "is " : size, what != NULL ? what : "", wanted, most >> 20);
     }
     return TL_OK;
 }

@@ -13,6 +13,9 @@ const char *tl_config_sniff(const char *text, size_t length);
 
 /* Reads a regular file of at most TL_CONFIG_MOST_BYTES; never waits for a FIFO or a terminal. *text is malloc'd and NUL-ended. */
 tl_status tl_config_load(const char *path, char **text, size_t *length, tl_error *error) TL_MUST_CHECK;
+/* The same for another kind of file: at most `most` bytes, and what messages say was wanted. */
+tl_status tl_config_load_kind(const char *path, size_t most, const char *wanted, char **text, size_t *length,
+                              tl_error *error) TL_MUST_CHECK;
 
 /* The JSON reader refuses Infinity, NaN, reals beyond a double and integers beyond 64 bits wherever they stand, and configs hold
  * them in keys that do not matter. Turns each into a string of the same length in place, so that places in the text stay true and

@@ -13,25 +13,42 @@
 struct tl_reader {
     tl_ctx *ctx;
     tl_sampler sampler;
-    int64_t micro_batch, seq, half; /* half: ids of a batch's inputs, and of its targets */
-    uint64_t first, taken;          /* windows drawn before this reader, batches handed out by it */
+    int64_t micro_batch, seq, accumulation;
+    int64_t half;          /* ids of a micro-batch's inputs, and of its targets */
+    uint64_t first, taken; /* windows drawn before this reader, micro-batches handed out by it */
+    int64_t micro;         /* of the step at hand, the next to hand out */
+    int slot;              /* where that step lies */
+    int64_t total;         /* its targets that count */
     double waited;
     tl_tensor *own_ring;
-    int32_t *ring; /* [slots, 2, B, T] */
+    int32_t *ring; /* [slots, A, 2, B, T] */
     size_t locked_bytes;
     tl_worker *worker;
 };
 
-static tl_status make_batch(void *self, uint64_t item, int slot, tl_error *error) {
+static int32_t *inputs_of(const tl_reader *r, int slot, int64_t micro) {
+    return r->ring + ((int64_t)slot * r->accumulation + micro) * 2 * r->half;
+}
+
+static tl_status make_step(void *self, uint64_t item, int slot, tl_error *error) {
     const tl_reader *r = self;
-    int32_t *input = r->ring + (int64_t)slot * 2 * r->half, *target = input + r->half;
-    for (int64_t b = 0; b < r->micro_batch; b++) {
-        const uint64_t window = r->first + item * (uint64_t)r->micro_batch + (uint64_t)b;
-        const tl_status status = tl_sampler_window(&r->sampler, window, input + b * r->seq, target + b * r->seq, error);
+    const int64_t windows = r->accumulation * r->micro_batch;
+    for (int64_t w = 0; w < windows; w++) {
+        int32_t *input = inputs_of(r, slot, w / r->micro_batch) + w % r->micro_batch * r->seq;
+        const uint64_t window = r->first + item * (uint64_t)windows + (uint64_t)w;
+        const tl_status status = tl_sampler_window(&r->sampler, window, input, input + r->half, error);
         if (status != TL_OK)
             return status;
     }
     return TL_OK;
+}
+
+static int64_t count_targets(const tl_reader *r, int64_t micro) {
+    const int32_t *target = inputs_of(r, r->slot, micro) + r->half;
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->half; i++)
+        n += target[i] != TL_IGNORE_INDEX;
+    return n;
 }
 
 static void batch_dims(tl_ctx *ctx, int64_t micro_batch, int64_t seq, tl_dim *B, tl_dim *T) {
@@ -39,22 +56,22 @@ static void batch_dims(tl_ctx *ctx, int64_t micro_batch, int64_t seq, tl_dim *B,
     *T = tl_dim_named(tl_dim_symbol(ctx, "T", seq, "sequence length"), "seq");
 }
 
-static tl_status check_ring(tl_ctx *ctx, const tl_tensor *ring, int slots, int64_t micro_batch, int64_t seq) {
-    const int64_t size[4] = {slots, 2, micro_batch, seq};
-    bool good = tl_tensor_dtype(ring) == TL_I32 && tl_tensor_ndim(ring) == 4 && tl_tensor_is_contiguous(ring);
-    for (int i = 0; good && i < 4; i++)
+static tl_status check_ring(const tl_reader *r, const tl_tensor *ring, int slots) {
+    const int64_t size[5] = {slots, r->accumulation, 2, r->micro_batch, r->seq};
+    bool good = tl_tensor_dtype(ring) == TL_I32 && tl_tensor_ndim(ring) == 5 && tl_tensor_is_contiguous(ring);
+    for (int i = 0; good && i < 5; i++)
         good = tl_tensor_size(ring, i) == size[i];
     char text[256];
     return good ? TL_OK
-                : tl_ctx_fail(ctx, TL_ERR_SHAPE, "a ring of %s for %d batches; i32 [%d, 2, %lld, %lld] would work",
-                              tl_tensor_text(ring, text, sizeof text), slots, slots, (long long)micro_batch,
-                              (long long)seq);
+                : tl_ctx_fail(r->ctx, TL_ERR_SHAPE, "a ring of %s; i32 [%d, %lld, 2, %lld, %lld] would work",
+                              tl_tensor_text(ring, text, sizeof text), slots, (long long)r->accumulation,
+                              (long long)r->micro_batch, (long long)r->seq);
 }
 
 static tl_status make_room(tl_reader *r, const tl_reader_options *o, int slots) {
     tl_ctx *ctx = r->ctx;
     if (o->ring) {
-        const tl_status status = check_ring(ctx, o->ring, slots, r->micro_batch, r->seq);
+        const tl_status status = check_ring(r, o->ring, slots);
         if (status != TL_OK)
             return status;
         r->ring = tl_tensor_data(o->ring);
@@ -62,13 +79,14 @@ static tl_status make_room(tl_reader *r, const tl_reader_options *o, int slots) 
     }
     tl_dim B, T;
     batch_dims(ctx, r->micro_batch, r->seq, &B, &T);
-    r->own_ring = tl_keep(tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(slots), tl_dim_of(2), B, T), TL_DATA));
+    tl_shape shape = TL_SHAPE(ctx, tl_dim_of(slots), tl_dim_of(r->accumulation), tl_dim_of(2), B, T);
+    r->own_ring = tl_keep(tl_empty(ctx, TL_I32, shape, TL_DATA));
     r->ring = tl_tensor_data(r->own_ring);
     return tl_ctx_status(ctx);
 }
 
 static tl_status lock_memory(tl_reader *r, int slots) {
-    const size_t bytes = (size_t)slots * 2 * (size_t)r->half * sizeof *r->ring;
+    const size_t bytes = (size_t)slots * (size_t)r->accumulation * 2 * (size_t)r->half * sizeof *r->ring;
     char allowed[64] = "not known";
     struct rlimit limit;
     if (mlock(r->ring, bytes) == 0) {
@@ -93,7 +111,7 @@ static tl_status set_up(tl_reader *r, const tl_tokens *tokens, const tl_reader_o
     tl_ctx *ctx = r->ctx;
     tl_error error = {TL_OK, ""};
     const int slots = o->slots ? o->slots : 2;
-    int64_t bytes;
+    int64_t windows, bytes;
     if (tl_ctx_is_meta(ctx))
         return tl_ctx_fail(ctx, TL_ERR_STATE, "a reader on meta, which holds no values");
     if (slots < 1 || slots > TL_WORKER_MAX_SLOTS)
@@ -102,19 +120,22 @@ static tl_status set_up(tl_reader *r, const tl_tokens *tokens, const tl_reader_o
     if (tl_sampler_init(&r->sampler, tokens, &o->sampler, &error) != TL_OK)
         return tl_ctx_fail(ctx, error.status, "%s", error.message);
     r->micro_batch = o->micro_batch;
+    r->accumulation = o->accumulation ? o->accumulation : 1;
     r->seq = o->sampler.seq;
     r->first = o->position;
-    if (o->micro_batch < 1 || !tl_mul_i64(o->micro_batch, r->seq, &r->half) ||
-        !tl_mul_i64(r->half, (int64_t)slots * 2 * (int64_t)sizeof(int32_t), &bytes))
+    if (o->micro_batch < 1 || r->accumulation < 1 || !tl_mul_i64(o->micro_batch, r->accumulation, &windows) ||
+        !tl_mul_i64(windows, r->seq, &bytes) ||
+        !tl_mul_i64(bytes, (int64_t)slots * 2 * (int64_t)sizeof(int32_t), &bytes))
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
-                           "batches of %lld windows of %lld tokens; 1 or more that fit in memory would work",
-                           (long long)o->micro_batch, (long long)r->seq);
+                           "%lld micro-batches of %lld windows of %lld tokens; 1 or more that fit in memory would work",
+                           (long long)r->accumulation, (long long)o->micro_batch, (long long)r->seq);
+    r->half = o->micro_batch * r->seq;
     tl_status status = make_room(r, o, slots);
     if (status == TL_OK && o->locked)
         status = lock_memory(r, slots);
     if (status != TL_OK)
         return status;
-    status = tl_worker_open(&ctx->allocator, o->threads, slots, 0, make_batch, r, &r->worker, &error);
+    status = tl_worker_open(&ctx->allocator, o->threads, slots, 0, make_step, r, &r->worker, &error);
     return status == TL_OK ? TL_OK : tl_ctx_fail(ctx, status, "%s", error.message);
 }
 
@@ -141,25 +162,39 @@ void tl_reader_free(tl_reader *r) {
     tl_host_free(r->ctx, r, sizeof *r);
 }
 
-tl_status tl_reader_batch(tl_reader *r, tl_tensor **input, tl_tensor **target) {
-    tl_ctx *ctx = r->ctx;
+/* The next step's micro-batches. */
+static tl_status take_step(tl_reader *r) {
     tl_error error = {TL_OK, ""};
     double waited = 0;
-    int slot = 0;
-    *input = *target = NULL;
-    if (tl_ctx_status(ctx) != TL_OK)
-        return tl_ctx_status(ctx);
-    const tl_status status = tl_worker_take(r->worker, &slot, &waited, &error);
+    const tl_status status = tl_worker_take(r->worker, &r->slot, &waited, &error);
     r->waited += waited;
     if (status != TL_OK)
-        return tl_ctx_fail(ctx, status, "%s", error.message);
-    const int32_t *from = r->ring + (int64_t)slot * 2 * r->half;
+        return tl_ctx_fail(r->ctx, status, "%s", error.message);
+    r->total = 0;
+    for (int64_t micro = 0; r->sampler.options.ignore_boundaries && micro < r->accumulation; micro++)
+        r->total += count_targets(r, micro);
+    return TL_OK;
+}
+
+tl_status tl_reader_next(tl_reader *r, tl_token_batch *batch) {
+    tl_ctx *ctx = r->ctx;
+    *batch = (tl_token_batch){NULL, NULL, 0, 0};
+    tl_status status = tl_ctx_status(ctx);
+    if (status == TL_OK && r->micro == 0)
+        status = take_step(r);
+    if (status != TL_OK)
+        return status;
+    const int32_t *from = inputs_of(r, r->slot, r->micro);
     tl_dim B, T;
     batch_dims(ctx, r->micro_batch, r->seq, &B, &T);
-    *input = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from, r->half);
-    *target = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from + r->half, r->half);
-    tl_worker_give(r->worker);
-    r->taken += tl_ctx_status(ctx) == TL_OK;
+    batch->input = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from, r->half);
+    batch->target = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from + r->half, r->half);
+    batch->total = r->total;
+    batch->counted = r->total ? count_targets(r, r->micro) : 0;
+    r->taken++;
+    r->micro = (r->micro + 1) % r->accumulation;
+    if (r->micro == 0)
+        tl_worker_give(r->worker);
     return tl_ctx_status(ctx);
 }
 

@@ -8,10 +8,10 @@ static tl_status adamw_infer(tl_sig *sig) {
 }
 
 static void adamw_cost(const tl_sig *sig, tl_cost *cost) {
-    /* m = β1·m + (1−β1)·g 3; v = β2·v + (1−β2)·g·g 4; θ·(1 − lr·λ) 1; √v, + ε, step·m, ÷, θ − 5; PyTorch's order divides √v
-     * by √(1−β2^t) 1. What is the same for all elements (step sizes, corrections, 1 − lr·λ) is computed once a call and
-     * counts nothing. A decay of 0 still multiplies. */
-    tl_update_cost(sig, cost, 2, TL_ATTR(tl_adamw_attr, sig)->cs336 ? 13 : 14);
+    /* m = β1·m + (1−β1)·g 3; v = β2·v + (1−β2)·g·g 4; √v, + ε, step·m, ÷, θ − 5; PyTorch's order: θ·(1 − lr·λ) 1, √v by
+     * √(1−β2^t) 1; CS336's: θ − lr·λ·θ 2. What is the same for all elements (step sizes, corrections, 1 − lr·λ) is computed
+     * once a call and counts nothing. A decay of 0 still multiplies. */
+    tl_update_cost(sig, cost, 2, 14);
 }
 
 static tl_status adamw_forward(const tl_sig *sig, tl_args *args) {

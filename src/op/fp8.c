@@ -138,11 +138,12 @@ static void record_amax(tl_tensor *state, tl_tensor *x, int row, const char *sit
     if (!state || !x)
         return;
     tl_ctx *ctx = state->ctx;
-    bool recording = ctx->recording;
+    bool recording = ctx->recording, in_region = ctx->in_region;
     tl_fp8_attr attr = attr_of(row);
-    ctx->recording = false;
+    ctx->recording = ctx->in_region = false; /* nor does a region read it as part of one */
     tl_release(tl_run1(&tl_op_fp8_amax, (tl_tensor *[]){state, x}, 2, &attr, site));
     ctx->recording = recording;
+    ctx->in_region = in_region;
 }
 
 /* ---- the next step's scales: in: state (in place) ---- */

@@ -33,7 +33,8 @@ static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *b
     tl_status status = tl_plan_bytes_per_parameter(o->precision, &o->optimizer, each, error);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
         sum += status == TL_OK ? each[c] : 0;
-    if (status == TL_OK && !tl_mul_i64(sum, p->parameters.unique, bytes))
+    int64_t scales = o->optimizer.kind == TL_OPTIM_ADAMW8BIT ? p->parameters.unique / TL_OPTIM_8BIT_BLOCK * 8 : 0;
+    if (status == TL_OK && !(tl_mul_i64(sum, p->parameters.unique, bytes) && tl_add_i64(*bytes, scales, bytes)))
         *bytes = INT64_MAX;
     return status;
 }
@@ -120,7 +121,7 @@ static bool applies(const advisor *a, const levers *l) {
 }
 
 static void pull(const advisor *a, const levers *l, tl_plan_options *o, char *change, size_t size) {
-    char batch[64] = "", recompute[32] = "", precision[32] = "", optimizer[32] = "", text[16];
+    char batch[64] = "", recompute[32] = "", precision[48] = "", optimizer[32] = "", text[16];
     *o = *a->asked;
     o->find_max_micro_batch = false;
     if (l->batch) {
@@ -134,7 +135,9 @@ static void pull(const advisor *a, const levers *l, tl_plan_options *o, char *ch
     }
     if (l->precision) {
         o->precision = precisions[l->precision];
-        snprintf(precision, sizeof precision, " --precision %s", tl_precision_name(o->precision));
+        snprintf(precision, sizeof precision, " --precision %s%s", tl_precision_name(o->precision),
+                 o->autocast ? " --autocast off" : "");
+        o->autocast = false;
     }
     if (l->optimizer) {
         o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
@@ -346,6 +349,7 @@ tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl
         .asked = options, .plan = plan, .advice = advice, .budget = 1 + EVENT_BUDGET / (plan->allocations + 1)};
     tl_plan_options lean = *options;
     lean.precision = TL_PRECISION_BF16;
+    lean.autocast = false;
     lean.optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     if (a.budget > MOST_PLANS)
         a.budget = MOST_PLANS;

@@ -89,6 +89,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .optimizer = o->optimizer,
                                 .recompute = o->recompute,
                                 .condensed = !o->every_micro_batch,
+                                .prefetch = o->prefetch,
                                 .autocast = o->autocast,
                                 .clip = o->clip};
     return tl_precision_apply(o->precision, train, error);

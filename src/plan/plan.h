@@ -5,10 +5,13 @@
 #include "tally/plan.h"
 
 void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) TL_PRINTF(3, 4);
-/* What bounds an op: seconds at these rates. machine: products at the rates measured by shape; else at peak. */
+/* What bounds an op: seconds at these rates. machine: products at the rates measured by shape; else at peak. fp8_net: only
+ * products of this net's float8 layers run at peak, all others at peak_beside. */
 typedef struct tl_plan_rates {
     const tl_machine *machine;
     double peak, bandwidth, link;
+    const tl_net *fp8_net;
+    double peak_beside;
 } tl_plan_rates;
 typedef struct tl_plan_op_seconds {
     double compute, memory, sent;

@@ -8,9 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static tl_rate rate_of(tl_precision precision) { return precision == TL_PRECISION_FP32 ? TL_RATE_FP32 : TL_RATE_BF16; }
+static tl_rate rate_of(tl_precision precision) {
+    static const tl_rate rates[] = {TL_RATE_FP32, TL_RATE_BF16, TL_RATE_BF16, TL_RATE_FP16, TL_RATE_FP8};
+    return (unsigned)precision < 5 ? rates[precision] : TL_RATE_BF16;
+}
 
-static tl_dtype dtype_of(tl_precision precision) { return precision == TL_PRECISION_FP32 ? TL_F32 : TL_BF16; }
+/* What products are computed in here: emulated float8 in bf16. */
+static tl_dtype dtype_of(tl_precision precision) {
+    return precision == TL_PRECISION_FP32 ? TL_F32 : precision == TL_PRECISION_FP16_MIXED ? TL_F16 : TL_BF16;
+}
 
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size) {
@@ -50,7 +56,7 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int6
 void tl_plan_op_time(const tl_plan_rates *r, const tl_op_entry *e, tl_plan_op_seconds *t) {
     double rate = r->machine && e->m > 0 ? tl_machine_product_rate(r->machine, e->dtype, e->m, e->n, e->k) : 0;
     if (rate <= 0)
-        rate = r->peak;
+        rate = r->fp8_net && e->m > 0 && !tl_net_is_fp8_layer(r->fp8_net, e->pattern) ? r->peak_beside : r->peak;
     double bytes = tl_u128_double(e->read.count) + tl_u128_double(e->written.count);
     t->compute = rate > 0 ? tl_u128_double(e->matmul.count) / rate : 0;
     t->memory = r->bandwidth > 0 ? bytes / r->bandwidth : 0;
@@ -82,7 +88,10 @@ double tl_plan_bandwidth(const tl_devices *devices, const tl_machine *machine) {
 }
 
 static void note_time(const tl_plan_options *o, tl_plan *p) {
-    if (p->peak_flop_per_s <= 0 && o->devices.here)
+    if (p->peak_flop_per_s <= 0 && o->devices.here && o->precision == TL_PRECISION_FP16_MIXED)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                     "time: the reference computes fp16 products here, and its rate is not measured");
+    else if (p->peak_flop_per_s <= 0 && o->devices.here)
         tl_plan_note(p->leaves_out, &p->n_leaves_out,
                      "time: the %s peak of this machine is unknown until `tally machine' has measured it",
                      tl_precision_name(o->precision));
@@ -97,6 +106,13 @@ static void note_time(const tl_plan_options *o, tl_plan *p) {
     else
         tl_plan_note(p->assumptions, &p->n_assumptions,
                      "products at the rates measured here by shape, other ops by their bytes");
+    if (o->precision == TL_PRECISION_FP8_MIXED && !o->devices.here && p->peak_flop_per_s > 0 && o->peak <= 0)
+        tl_plan_note(
+            p->assumptions, &p->n_assumptions,
+            "linear layers of blocks at the device's fp8 peak, attention and head at bf16's; this library's own run "
+            "emulates fp8");
+    if (o->precision == TL_PRECISION_FP8_MIXED && o->devices.here && p->peak_flop_per_s > 0)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "products of emulated fp8 at this machine's bf16 rates");
     if (o->devices.count > 1 && o->mfu <= 0)
         tl_plan_note(p->assumptions, &p->n_assumptions, "all-reduce by ring over one link per device, not overlapped");
 }
@@ -132,6 +148,10 @@ void tl_plan_time(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
     c.rates.machine = o->devices.here ? o->machine : NULL;
     c.rates.peak = p->peak_flop_per_s;
     c.rates.bandwidth = tl_plan_bandwidth(&o->devices, o->machine);
+    if (o->precision == TL_PRECISION_FP8_MIXED && o->devices.accelerator && o->peak <= 0) {
+        c.rates.fp8_net = tl_trainer_net(run->trainer);
+        c.rates.peak_beside = o->devices.accelerator->rate[TL_RATE_BF16];
+    }
     c.rates.link = o->devices.accelerator ? o->devices.accelerator->link_bandwidth : 0;
     p->measured_rates = o->devices.here && o->machine && o->machine->n_shapes > 0;
     if (c.rates.peak > 0) {

@@ -1,5 +1,6 @@
 /* tokenizer/tokenizer.c: opening, asking and decoding. */
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,10 +48,9 @@ tl_status tl_tokenizer_index_added(tl_tokenizer *t, tl_error *error) {
     return TL_OK;
 }
 
-int32_t tl_tokenizer_added_at(const tl_tokenizer *t, const char *bytes, size_t count, bool *partial) {
+int32_t tl_tokenizer_added_at(const tl_tokenizer *t, const char *bytes, size_t count, bool plain, bool *partial) {
     int32_t found = -1;
-    if (partial)
-        *partial = false;
+    *partial = false;
     if (count == 0 || !t->starts_added[(unsigned char)bytes[0]])
         return -1;
     /* The tokens that start with bytes[0 … n), narrowed byte by byte; sorted, so the one that ends here comes first. */
@@ -58,13 +58,13 @@ int32_t tl_tokenizer_added_at(const tl_tokenizer *t, const char *bytes, size_t c
     for (size_t n = 0; low < high; n++) {
         const tl_token *first = &t->tokens[t->added[low]];
         if (first->length == n) {
-            found = t->added[low++];
+            found = plain && first->special ? found : t->added[low];
+            low++;
         }
         if (low >= high)
             break;
         if (n == count) {
-            if (partial)
-                *partial = true;
+            *partial = true;
             break;
         }
         const unsigned char byte = (unsigned char)bytes[n];
@@ -109,12 +109,10 @@ static tl_status open_bytes(tl_tokenizer *t, bool with_end, tl_error *error) {
     return tl_tokenizer_index_added(t, error);
 }
 
-tl_tokenizer *tl_tokenizer_open(const char *path, const tl_allocator *allocator, tl_error *error) {
-    tl_tokenizer *t;
-    tl_status status;
+static tl_tokenizer *new_tokenizer(const tl_allocator *allocator, tl_error *error) {
     if (!allocator)
         allocator = tl_allocator_default();
-    t = allocator->alloc(allocator->self, sizeof *t, 16, TL_ALLOC_HOST);
+    tl_tokenizer *t = allocator->alloc(allocator->self, sizeof *t, 16, TL_ALLOC_HOST);
     if (!t) {
         tl_fail(error, TL_ERR_MEMORY, "no memory for a tokenizer");
         return NULL;
@@ -122,21 +120,46 @@ tl_tokenizer *tl_tokenizer_open(const char *path, const tl_allocator *allocator,
     memset(t, 0, sizeof *t);
     t->allocator = allocator;
     tl_arena_open(&t->arena, allocator);
-    if (strcmp(path, "bytes") == 0 || strcmp(path, "bytes+eot") == 0)
-        status = open_bytes(t, path[5] != '\0', error);
-    else
-        status =
-            tl_fail(error, TL_ERR_UNSUPPORTED, "%s: tokenizer files are not read in this build; \"bytes\" is", path);
-    if (status != TL_OK) {
-        tl_tokenizer_free(t);
+    return t;
+}
+
+tl_tokenizer *tl_tokenizer_build(const tl_tokenizer_file *file, const tl_allocator *allocator, tl_error *error) {
+    tl_tokenizer *t = new_tokenizer(allocator, error);
+    if (!t)
+        return NULL;
+    if (tl_bpe_build(t, file, error) == TL_OK &&
+        tl_splitter_new(file->stages, file->n_stages, file->name, t->allocator, &t->splitter, error) == TL_OK)
+        return t;
+    tl_tokenizer_free(t);
+    return NULL;
+}
+
+tl_tokenizer *tl_tokenizer_open(const char *path, const tl_allocator *allocator, tl_error *error) {
+    tl_tokenizer *t = NULL;
+    if (strcmp(path, "bytes") == 0 || strcmp(path, "bytes+eot") == 0) {
+        t = new_tokenizer(allocator, error);
+        if (t && open_bytes(t, path[5] != '\0', error) != TL_OK) {
+            tl_tokenizer_free(t);
+            t = NULL;
+        }
+        return t;
+    }
+    tl_tokenizer_file *file = malloc(sizeof *file);
+    if (!file) {
+        tl_fail(error, TL_ERR_MEMORY, "no memory to read a tokenizer");
         return NULL;
     }
+    if (tl_tokenizer_file_read(path, file, error) == TL_OK)
+        t = tl_tokenizer_build(file, allocator, error);
+    tl_tokenizer_file_free(file);
+    free(file);
     return t;
 }
 
 void tl_tokenizer_free(tl_tokenizer *t) {
     if (!t)
         return;
+    tl_splitter_free(t->splitter);
     tl_arena_close(&t->arena);
     t->allocator->release(t->allocator->self, t, sizeof *t, TL_ALLOC_HOST);
 }
@@ -183,7 +206,6 @@ const int32_t *tl_tokenizer_suffix(const tl_tokenizer *t, size_t *count) {
 tl_status tl_tokenizer_decode_more(const tl_tokenizer *t, bool first, const int32_t *ids, size_t count,
                                    tl_token_text *out, tl_error *error) {
     const size_t before = out->count;
-    (void)first;
     for (size_t i = 0; i < count; i++) {
         tl_status status;
         if (ids[i] < 0 || ids[i] >= t->size || !t->tokens[ids[i]].bytes)
@@ -196,6 +218,12 @@ tl_status tl_tokenizer_decode_more(const tl_tokenizer *t, bool first, const int3
             out->count = before;
             return status;
         }
+    }
+    /* The blank that encoding put in front. */
+    if (first && t->bpe && t->bpe->strip_first && out->count > before && out->bytes[before] == ' ' &&
+        !t->tokens[ids[0]].added) {
+        out->count--;
+        memmove(out->bytes + before, out->bytes + before + 1, out->count - before);
     }
     return TL_OK;
 }

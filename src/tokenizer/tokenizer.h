@@ -46,8 +46,9 @@ int tl_tokenizer_character(const char *bytes, size_t count);
 /* Fills in what added tokens need (sorted, first bytes) and the end of text, once all tokens stand. */
 tl_status tl_tokenizer_index_added(tl_tokenizer *tokenizer, tl_error *error);
 
-/* The longest added token at the front of the bytes, or −1. *partial (may be NULL): the bytes may be the start of one (or of
- * a longer one), and more bytes would tell. */
-int32_t tl_tokenizer_added_at(const tl_tokenizer *tokenizer, const char *bytes, size_t count, bool *partial);
+/* The longest added token at the front of the bytes, or −1; `plain`: of those that are not special. *partial: the bytes may
+ * be the start of one (or of a longer one), and more bytes would tell. */
+int32_t tl_tokenizer_added_at(const tl_tokenizer *tokenizer, const char *bytes, size_t count, bool plain,
+                              bool *partial);
 
 #endif

@@ -32,6 +32,13 @@ static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
     return TL_OK;
 }
 
+static tl_tensor *make_ring(tl_ctx *ctx, const tl_train_options *o) {
+    tl_dim A = o->accumulation > 1 ? tl_dim_symbol(ctx, "A", o->accumulation, "micro-batches of a step") : tl_dim_of(1);
+    tl_dim B = tl_dim_named(tl_dim_symbol(ctx, "B", o->micro_batch, "micro-batch"), "batch");
+    tl_dim T = tl_dim_named(tl_dim_symbol(ctx, "T", o->seq, "sequence length"), "seq");
+    return tl_keep(tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(o->prefetch), A, tl_dim_of(2), B, T), TL_DATA));
+}
+
 tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_options *options) {
     if (ctx->error.status != TL_OK || check(ctx, options) != TL_OK)
         return NULL;
@@ -49,7 +56,9 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
         if (tl_net_recompute(trainer->net, options->recompute) == TL_OK)
             trainer->optimizer = tl_optimizer_new(ctx, list, count, &options->optimizer);
     }
-    if (!trainer->optimizer || tl_record(ctx, true) != TL_OK) {
+    if (trainer->optimizer && options->prefetch > 0)
+        trainer->ring = make_ring(ctx, options);
+    if (!trainer->optimizer || (options->prefetch > 0 && !trainer->ring) || tl_record(ctx, true) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;
     }
@@ -60,6 +69,7 @@ void tl_trainer_free(tl_trainer *trainer) {
     if (!trainer)
         return;
     tl_tape_clear(trainer->ctx);
+    tl_free(trainer->ring);
     tl_optimizer_free(trainer->optimizer);
     tl_net_free(trainer->net);
     tl_host_free(trainer->ctx, trainer, sizeof *trainer);
@@ -70,14 +80,21 @@ tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t se
     options.micro_batch = micro_batch;
     options.seq = seq;
     tl_status status = trainer->ctx->error.status == TL_OK ? check(trainer->ctx, &options) : trainer->ctx->error.status;
-    if (status == TL_OK)
-        trainer->options = options;
-    return status;
+    if (status != TL_OK)
+        return status;
+    trainer->options = options;
+    if (trainer->ring) {
+        tl_free(trainer->ring);
+        trainer->ring = make_ring(trainer->ctx, &options);
+    }
+    return tl_ctx_status(trainer->ctx);
 }
 
 tl_net *tl_trainer_net(const tl_trainer *trainer) { return trainer->net; }
 
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer) { return trainer->optimizer; }
+
+tl_tensor *tl_trainer_ring(const tl_trainer *trainer) { return trainer->ring; }
 
 bool tl_trainer_scaler(const tl_trainer *tr, tl_loss_scaler *scaler) {
     *scaler = tr->scaler;

@@ -10,6 +10,7 @@ struct tl_trainer {
     tl_optimizer *optimizer;
     tl_train_options options;
     tl_loss_scaler scaler;
+    tl_tensor *ring; /* of a reader: batches held ready */
 };
 
 /* ---- finite.c ---- */

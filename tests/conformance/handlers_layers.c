@@ -175,16 +175,17 @@ static void run_momentum(conformance_case *c) {
     }
 }
 
-/* ε stands outside the root and the rate decays: our AdaGrad is the lecture's, with ε inside. Composed. */
+/* The rate decays with the step; ε stands outside the root and norm is L2, both as options have it. */
 static void run_adagrad(conformance_case *c) {
     step s = step_of(c, 1);
-    double rate = s.rate / (1 + s.count * conformance_real(c, "decay_factor", 0));
-    double epsilon = conformance_real(c, "epsilon", 0);
+    tl_adagrad_options options = {.lr = s.rate / (1 + s.count * conformance_real(c, "decay_factor", 0)),
+                                  .epsilon = conformance_real(c, "epsilon", 0),
+                                  .weight_decay = conformance_real(c, "norm_coefficient", 0),
+                                  .epsilon_outside = true};
     for (int i = 0; i < s.n; i++) {
-        tl_tensor *g = regular(c, &s, i), *h = tl_add(c->x[2 + 2 * s.n + i], tl_mul(g, g));
-        tl_tensor *by = tl_div(g, tl_scale(tl_sqrt(h), 1, epsilon));
-        c->y[i] = tl_sub(c->x[2 + i], tl_scale(by, rate, 0));
-        c->y[s.n + i] = h;
+        c->y[i] = tl_copy(c->x[2 + i]);
+        c->y[s.n + i] = tl_copy(c->x[2 + 2 * s.n + i]);
+        tl_adagrad_update(c->y[i], c->x[2 + s.n + i], c->y[s.n + i], NULL, &options);
     }
 }
 

@@ -1,0 +1,294 @@
+/* cli/train_tokens.c: the task `tokens': files of tokens, read ahead by threads of their own; a validation loss. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data.h"
+#include "tally/grad.h"
+#include "train.h"
+
+enum { SLOTS = 2 };
+
+typedef struct tl_tokens_task {
+    tl_tokens *train, *val; /* val NULL: none */
+    tl_sampler_options sampler;
+    tl_reader *reader;
+    int64_t readers, eval_batches, separator;
+    bool locked, vocab_derived;
+    double loss; /* of the last examination: nats a token */
+    int64_t examined;
+} tl_tokens_task;
+
+static int open_stream(const tl_train *t, const char *path, tl_tokens **tokens) {
+    tl_tokens_options options;
+    tl_error error = {TL_OK, ""};
+    const char *form = t->texts[TL_SET_DATA_FORM], *dtype = t->texts[TL_SET_DATA_DTYPE];
+    const int status = tl_data_options(t->cli, form[0] ? form : NULL, dtype[0] ? dtype : NULL, &options);
+    if (status != TL_EXIT_OK)
+        return status;
+    *tokens = tl_tokens_open(&path, 1, &options, NULL, &error);
+    return *tokens ? TL_EXIT_OK : tl_failed(t->cli, &error);
+}
+
+/* One more than the largest id, for a model that is made to measure. */
+static int derive_vocab(tl_train *t, tl_tokens_task *k) {
+    const tl_token_scan_options how = {.separator = -1};
+    for (int i = 0; i < 2; i++) {
+        const tl_tokens *tokens = i ? k->val : k->train;
+        tl_token_scan scan;
+        tl_error error = {TL_OK, ""};
+        if (!tokens)
+            continue;
+        if (tl_tokens_scan(tokens, &how, &scan, &error) != TL_OK)
+            return tl_failed(t->cli, &error);
+        if (scan.bad) {
+            tl_say(t->cli, "%s", scan.problem);
+            return TL_EXIT_FAILED;
+        }
+        t->vocab = scan.count && scan.most >= t->vocab ? scan.most + 1 : t->vocab;
+    }
+    k->vocab_derived = true;
+    return TL_EXIT_OK;
+}
+
+static bool says_vocab(const char *model) {
+    const char *colon = strchr(model, ':');
+    return !colon || strstr(model, ":V=") || strstr(model, ",V=");
+}
+
+static int read_settings(tl_train *t, tl_tokens_task *k) {
+    static const char *const samplers[] = {"random", "epochs"}; /* in the order of tl_sampler_kind */
+    const char *sampler = t->texts[TL_SET_SAMPLER], *lock = t->texts[TL_SET_LOCK_BATCHES];
+    k->sampler = (tl_sampler_options){.seed = t->seed_data, .separator = -1};
+    if (strcmp(sampler, samplers[1]) == 0)
+        k->sampler.kind = TL_SAMPLER_EPOCHS;
+    else if (strcmp(sampler, samplers[0]) != 0)
+        return tl_usage(t->cli, "--sampler %.60s: random and epochs would work", sampler);
+    if (strcmp(lock, "yes") != 0 && strcmp(lock, "no") != 0)
+        return tl_usage(t->cli, "--lock-batches %.60s: yes and no would work", lock);
+    k->locked = strcmp(lock, "yes") == 0;
+    int status = tl_setting_whole(t, TL_SET_SEPARATOR, 0, INT32_MAX, &k->sampler.separator);
+    status = status ? status : tl_setting_whole(t, TL_SET_VOCAB, 1, INT32_MAX, &t->vocab);
+    status = status ? status : tl_setting_whole(t, TL_SET_EVAL_BATCHES, 1, INT32_MAX, &k->eval_batches);
+    status = status ? status : tl_setting_whole(t, TL_SET_READERS, 0, 64, &k->readers);
+    k->sampler.ignore_boundaries = k->sampler.separator >= 0;
+    if (status == TL_EXIT_OK && t->eval_every && !t->texts[TL_SET_VAL][0])
+        return tl_usage(t->cli, "--eval-every needs --val FILE, tokens that are not trained on");
+    return status;
+}
+
+static int open_tokens(tl_train *t) {
+    tl_tokens_task *k = calloc(1, sizeof *k);
+    t->task_data = k;
+    if (!k) {
+        tl_say(t->cli, "out of memory");
+        return TL_EXIT_FAILED;
+    }
+    int status = read_settings(t, k);
+    if (status == TL_EXIT_OK)
+        status = open_stream(t, t->texts[TL_SET_DATA], &k->train);
+    if (status == TL_EXIT_OK && t->texts[TL_SET_VAL][0])
+        status = open_stream(t, t->texts[TL_SET_VAL], &k->val);
+    if (status == TL_EXIT_OK && !t->vocab && !t->model_path[0] && !says_vocab(t->texts[TL_SET_MODEL]))
+        status = derive_vocab(t, k);
+    t->vocab = t->vocab ? t->vocab : 1; /* a model that says its own is held against the ids as they are read */
+    t->plan.prefetch = SLOTS;
+    return status;
+}
+
+/* What only shows once the model, and with it the length of a window, is known. */
+static tl_status sampler_of(const tl_train *t, const tl_tokens *tokens, tl_sampler_kind kind, tl_sampler *sampler,
+                            tl_error *error) {
+    const tl_tokens_task *k = t->task_data;
+    tl_sampler_options o = k->sampler;
+    o.kind = kind;
+    o.seq = t->plan.seq;
+    o.vocab = t->model.vocab;
+    return tl_sampler_init(sampler, tokens, &o, error);
+}
+
+static tl_status check_tokens(const tl_train *t, tl_error *error) {
+    const tl_tokens_task *k = t->task_data;
+    tl_sampler sampler;
+    const tl_status status = sampler_of(t, k->train, k->sampler.kind, &sampler, error);
+    return status == TL_OK && k->val ? sampler_of(t, k->val, TL_SAMPLER_IN_ORDER, &sampler, error) : status;
+}
+
+static tl_status start_tokens(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uint64_t position, tl_error *error) {
+    tl_tokens_task *k = t->task_data;
+    tl_reader_options o = {.sampler = k->sampler,
+                           .micro_batch = t->plan.micro_batch,
+                           .accumulation = t->plan.global_batch ? t->plan.global_batch / t->plan.micro_batch : 1,
+                           .threads = (int)k->readers,
+                           .slots = SLOTS,
+                           .locked = k->locked,
+                           .position = position,
+                           .ring = tl_trainer_ring(trainer)};
+    o.sampler.seq = t->plan.seq;
+    o.sampler.vocab = t->model.vocab;
+    k->reader = tl_reader_new(ctx, k->train, &o);
+    return k->reader ? TL_OK : tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+}
+
+static tl_status next_tokens(tl_train *t, tl_ctx *ctx, const tl_train_options *o, tl_batch *batch) {
+    const tl_tokens_task *k = t->task_data;
+    tl_token_batch next;
+    (void)ctx;
+    (void)o;
+    const tl_status status = tl_reader_next(k->reader, &next);
+    *batch = (tl_batch){next.input, next.target, next.counted, next.total};
+    return status;
+}
+
+static uint64_t position_of_tokens(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    return tl_reader_position(k->reader);
+}
+
+/* ---- the validation loss ---- */
+
+typedef struct tl_val_sum {
+    double nats;
+    int64_t targets;
+} tl_val_sum;
+
+/* Mean loss of `rows` windows from number `first` on, weighed by their targets. */
+static tl_status add_batch(tl_ctx *ctx, tl_net *net, const tl_sampler *s, int64_t first, int64_t rows, int32_t *ids,
+                           tl_val_sum *sum, tl_error *error) {
+    const int64_t T = s->options.seq, half = rows * T;
+    int32_t *target = ids + half;
+    int64_t counted = 0;
+    double loss = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const tl_status status = tl_sampler_window(s, (uint64_t)(first + r), ids + r * T, target + r * T, error);
+        if (status != TL_OK)
+            return status;
+    }
+    for (int64_t i = 0; i < half; i++)
+        counted += target[i] != TL_IGNORE_INDEX;
+    if (counted == 0)
+        return TL_OK;
+    tl_scope_begin(ctx);
+    tl_shape shape = TL_SHAPE(ctx, tl_dim_of(rows), tl_dim_of(T));
+    tl_tensor *x = tl_from_data(ctx, TL_I32, shape, TL_DATA, ids, half);
+    tl_tensor *y = tl_from_data(ctx, TL_I32, shape, TL_DATA, target, half);
+    tl_tensor *value = tl_net_loss(net, x, y);
+    tl_status status = value ? tl_item(value, &loss) : tl_ctx_status(ctx);
+    tl_scope_end(ctx);
+    sum->nats += loss * (double)counted;
+    sum->targets += counted;
+    return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", tl_ctx_error(ctx)->message);
+}
+
+static tl_status examine(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error) {
+    tl_tokens_task *k = t->task_data;
+    tl_sampler s;
+    tl_val_sum sum = {0, 0};
+    (void)last; /* the same windows each time, so that the losses of a run compare */
+    if (!k->val)
+        return TL_OK;
+    tl_status status = sampler_of(t, k->val, TL_SAMPLER_IN_ORDER, &s, error);
+    if (status != TL_OK)
+        return status;
+    const int64_t B = t->plan.micro_batch, most = k->eval_batches * B, windows = s.windows < most ? s.windows : most;
+    int32_t *ids = malloc((size_t)(2 * B * t->plan.seq) * sizeof *ids);
+    if (!ids)
+        return tl_fail(error, TL_ERR_MEMORY, "no memory for batches to evaluate");
+    const bool recording = tl_is_recording(ctx);
+    status = tl_record(ctx, false);
+    tl_net_train(net, false);
+    for (int64_t first = 0; first < windows && status == TL_OK; first += B)
+        status = add_batch(ctx, net, &s, first, windows - first < B ? windows - first : B, ids, &sum, error);
+    tl_net_train(net, true);
+    if (status == TL_OK)
+        status = tl_record(ctx, recording);
+    free(ids);
+    if (status != TL_OK)
+        return tl_fail(error, status, "%s", tl_ctx_error(ctx)->message);
+    if (sum.targets == 0)
+        return tl_fail(error, TL_ERR_ARGUMENT, "%s: no target counts in %lld windows", t->texts[TL_SET_VAL],
+                       (long long)windows);
+    k->loss = sum.nats / (double)sum.targets;
+    k->examined = sum.targets;
+    t->has_validation_loss = true;
+    t->validation_loss = k->loss;
+    return TL_OK;
+}
+
+static bool is_examined(const tl_train *t) { return ((const tl_tokens_task *)t->task_data)->examined > 0; }
+
+static void say_result(const tl_train *t, int64_t step) {
+    tl_note(t->cli, "step %lld: validation loss %.4f", (long long)step, t->validation_loss);
+}
+
+static void put_result(const tl_train *t, tl_json *json) {
+    const tl_tokens_task *k = t->task_data;
+    tl_json_put_string(json, "path", t->texts[TL_SET_VAL]);
+    tl_json_put_real(json, "loss", k->loss);
+    tl_json_put_real(json, "perplexity", exp(k->loss));
+    tl_json_put_integer(json, "targets", k->examined);
+}
+
+static void out_result(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    char digits[TL_TEXT];
+    tl_out_item(t->cli, "validation", "loss %.4f, perplexity %.4g, over %s tokens of %s", k->loss, exp(k->loss),
+                tl_text_grouped((tl_u128)k->examined, digits), t->texts[TL_SET_VAL]);
+}
+
+static void out_data(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    const tl_token_file *f = tl_tokens_file(k->train, 0);
+    const int64_t n = tl_tokens_count(k->train);
+    const double epochs = (double)t->steps *
+                          (double)(t->plan.global_batch ? t->plan.global_batch : t->plan.micro_batch) *
+                          (double)t->plan.seq / (double)n;
+    char digits[TL_TEXT], val[TL_TEXT];
+    tl_out_item(t->cli, "data", "%s: %s tokens, %s of %s%s%s", t->texts[TL_SET_DATA],
+                tl_text_grouped((tl_u128)n, digits), tl_token_form_name(f->form), tl_token_file_dtype(f),
+                f->inferred ? ", inferred: " : "", f->inferred ? f->evidence : "");
+    tl_out_item(t->cli, "windows", "%lld tokens, %s; %lld steps are %.3g times the data", (long long)t->plan.seq,
+                k->sampler.kind == TL_SAMPLER_RANDOM ? "drawn at random, with replacement"
+                                                     : "each once an epoch, in a random order",
+                (long long)t->steps, epochs);
+    if (k->vocab_derived)
+        tl_out_item(t->cli, "vocabulary", "%lld, one more than the largest id", (long long)t->vocab);
+    if (k->sampler.ignore_boundaries)
+        tl_out_item(t->cli, "documents", "end with %lld: the token behind it is no target; attention is not masked",
+                    (long long)k->sampler.separator);
+    if (k->val)
+        tl_out_item(t->cli, "validation", "%s: %s tokens", t->texts[TL_SET_VAL],
+                    tl_text_grouped((tl_u128)tl_tokens_count(k->val), val));
+}
+
+static void close_tokens(tl_train *t) {
+    tl_tokens_task *k = t->task_data;
+    if (k) {
+        tl_tokens_close(k->train);
+        tl_tokens_close(k->val);
+    }
+    free(k);
+    t->task_data = NULL;
+}
+
+static void stop_tokens(tl_train *t) {
+    tl_tokens_task *k = t->task_data;
+    tl_reader_free(k->reader); /* it reads the streams and writes into the trainer's ring */
+    k->reader = NULL;
+}
+
+const tl_task tl_task_tokens = {.name = "tokens",
+                                .least_seq = 1,
+                                .open = open_tokens,
+                                .check = check_tokens,
+                                .start = start_tokens,
+                                .batch = next_tokens,
+                                .position = position_of_tokens,
+                                .examine = examine,
+                                .is_examined = is_examined,
+                                .say_result = say_result,
+                                .put_result = put_result,
+                                .out_result = out_result,
+                                .out_data = out_data,
+                                .stop = stop_tokens,
+                                .close = close_tokens};
