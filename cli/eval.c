@@ -27,13 +27,15 @@ enum {
 
 /* Windows at once where it is not said: as many as keep the logits and their log softmax below half a gigabyte. */
 #define LOGITS (INT64_C(1) << 26)
+/* The window where it is not said: the model's context, up to this. */
+#define LONGEST INT64_C(4096)
 
 static int read_windows(tl_evaluating *e) {
     const tl_cli *cli = e->cli;
     const tl_model *m = &e->opened.model;
     tl_eval_options *o = &e->plan_options.eval;
     int64_t most = m->learned_positions ? m->context : INT64_C(1) << 24;
-    o->seq = e->sums ? TL_SUMS_SEQ : m->context;
+    o->seq = e->sums ? TL_SUMS_SEQ : m->context < LONGEST ? m->context : LONGEST;
     int status = TL_EXIT_OK;
     if (e->sums && (tl_given(cli, TL_OPTION_SEQ) || cli->own[OWN_STRIDE]))
         return tl_usage(cli, "sums are rows of %d tokens: --seq and --stride would change nothing", TL_SUMS_SEQ);
@@ -42,7 +44,10 @@ static int read_windows(tl_evaluating *e) {
         if (o->seq > most)
             return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)o->seq, m->name, (long long)most);
     } else if (!e->sums)
-        tl_notes_add(&e->assumed, "--seq %lld, the model's context", (long long)o->seq);
+        tl_notes_add(&e->assumed,
+                     m->context > LONGEST ? "--seq %lld of the model's context of %lld"
+                                          : "--seq %lld, the model's context",
+                     (long long)o->seq, (long long)m->context);
     if (o->seq > e->available - 1 && !e->sums)
         o->seq = e->available - 1; /* one window holds it all */
     o->batch = LOGITS / (o->seq * m->vocab);
@@ -166,7 +171,7 @@ static const struct argp_option own_options[] = {
     {"text", TL_OWN(OWN_TEXT), "FILE", 0, "A text, through the tokenizer", 0},
     {"batch", TL_OWN(OWN_BATCH), "B", 0, "Windows at once", 0},
     {"stride", TL_OWN(OWN_STRIDE), "S", 0, "Tokens from window to window (default: --seq, side by side)", 0},
-    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "stored (default), or int8: linear layers, a scale a row", 0},
+    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "stored, f32, bf16, f16, or int8: linear layers, a scale a row", 0},
     {"tokenizer", TL_OWN(OWN_TOKENIZER), "PATH", 0, "Of the ids: its bytes give bits per byte", 0},
     {"bytes-per-token", TL_OWN(OWN_BYTES_PER_TOKEN), "X", 0, "The text's bytes, where no tokenizer says them", 0},
     {"dtype", TL_OWN(OWN_DTYPE), "NAME", 0, "uint16 or uint32: of raw files whose ids leave it open", 0},
@@ -178,10 +183,12 @@ const tl_verb tl_verb_eval = {
     .name = "eval",
     .summary = "loss, perplexity and bits per byte of a model on a text",
     .group = TL_GROUP_AFTER,
-    .arguments = "RUN",
+    .arguments = "RUN|FOLDER|FILE",
     .words = NULL,
-    .details = "RUN is the --out of a `tally train'. --tokens: the first N of the text. A run of\n"
-               "the task sums needs no data: it is asked sums it was never shown.\n\n"
+    .details = "RUN is the --out of a `tally train'; FOLDER holds config.json and safetensors as\n"
+               "Hugging Face has them; FILE is a .safetensors with its config.json beside it.\n"
+               "--tokens: the first N of the text. A run of the task sums needs no data: it is\n"
+               "asked sums it was never shown.\n\n"
                "The text is cut in windows of --seq tokens, each target counts once. Side by side\n"
                "(no --stride), the first targets of a window are foretold from little; with a\n"
                "smaller --stride windows overlap, only a window's last S targets count, and all\n"

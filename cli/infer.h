@@ -13,15 +13,14 @@
 /* ---- a model with weights (cli/infer_open.c) ---- */
 typedef struct tl_opened {
     const tl_cli *cli;
-    char path[TL_INFER_PATH]; /* as given */
-    bool is_run;              /* a folder with a run.json */
+    char path[TL_INFER_PATH];    /* as given */
+    bool is_run;                 /* a folder with a run.json */
+    bool is_file, is_checkpoint; /* a .safetensors file; one of a run */
     tl_model model;
     tl_dtype dtype; /* of the net: as the weights are stored */
     bool int8;
     char task[64], tokenizer[TL_INFER_PATH]; /* what run.json says; "" where it does not */
-    char optim[32], precision[32];           /* of a run */
-    tl_precision plan_precision;
-    int64_t step; /* of a run's checkpoint, once loaded; −1: not known */
+    int64_t step;                            /* of a run's checkpoint, once loaded; −1: not known */
 } tl_opened;
 /* A run's folder, a Hugging Face folder, or a file of weights beside its config.json. weights: NULL or --weights. Says what
  * is wrong. */

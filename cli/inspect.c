@@ -7,12 +7,14 @@
 #include "model_out.h"
 #include "dtype_out.h"
 #include "npy_out.h"
+#include "tensors_out.h"
 
-enum { OWN_DTYPE, OWN_AS };
+enum { OWN_DTYPE, OWN_AS, OWN_VERIFY };
 
 static const struct argp_option own_options[] = {
     {"dtype", TL_OWN(OWN_DTYPE), "NAME", 0, "A number format instead of a file: bf16, f8e4m3; `all' lists them", 0},
     {"as", TL_OWN(OWN_AS), "NAME", 0, "What an .npy holds the bits of: bf16, f8e4m3 or f8e5m2", 0},
+    {"verify", TL_OWN(OWN_VERIFY), 0, 0, "Read every value of a checkpoint and compare its checksum", 0},
     {0},
 };
 
@@ -161,11 +163,14 @@ static int run(tl_cli *cli) {
     if (stat(path, &about) != 0)
         return cannot_read(cli, path, errno);
     if (S_ISDIR(about.st_mode)) {
+        if (tl_is_tensors(path, true, NULL, 0, inside, sizeof inside))
+            return tl_tensors_report(cli, inside, cli->own[OWN_VERIFY] != NULL);
         if (snprintf(inside, sizeof inside, "%s/config.json", path) >= (int)sizeof inside)
             return cannot_read(cli, path, ENAMETOOLONG);
         path = inside;
         if (stat(path, &about) != 0) {
-            tl_say(cli, "the folder \"%.300s\" holds no config.json", cli->arguments[0]);
+            tl_say(cli, "the folder \"%.300s\" holds no config.json, no model.safetensors and no checkpoints",
+                   cli->arguments[0]);
             return TL_EXIT_FAILED;
         }
     }
@@ -190,6 +195,10 @@ static int run(tl_cli *cli) {
         return tl_npy_report(cli, path, cli->own[OWN_AS], (int64_t)about.st_size);
     if (cli->own[OWN_AS])
         return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is %s", path, is.words);
+    if (tl_is_tensors(path, false, head, length, NULL, 0))
+        return tl_tensors_report(cli, path, cli->own[OWN_VERIFY] != NULL);
+    if (cli->own[OWN_VERIFY])
+        return tl_usage(cli, "--verify is for a checkpoint; \"%.300s\" is %s", path, is.words);
     if (strcmp(is.kind, "unknown") == 0 && tl_data_is_tokens(path, head, length, (int64_t)about.st_size))
         return tl_data_report(cli, path);
     if (strcmp(is.kind, "json") != 0)
@@ -204,7 +213,7 @@ static int run(tl_cli *cli) {
 
 const tl_verb tl_verb_inspect = {
     .name = "inspect",
-    .summary = "what a file or a number format is; of a config.json, what was read and assumed",
+    .summary = "what a file or a number format is, and what it holds",
     .group = TL_GROUP_LOOKUP,
     .arguments = "FILE | --dtype NAME",
     .words = NULL,

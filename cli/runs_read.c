@@ -174,21 +174,28 @@ static void read_metrics(tl_run *run, bool points) {
         damage(run, "line %lld of metrics.jsonl is no line of a run", (long long)bad);
 }
 
+/* The newest checkpoint's header: its step may be ahead of the log. */
 static void read_checkpoint(tl_run *run) {
-    char path[TL_RUN_PATH + 64];
+    char folder[TL_RUN_PATH + 64], path[TL_CKPT_PATH];
     tl_error error = {TL_OK, ""};
-    tl_ckpt_state state = {0};
-    tl_status status = tl_ckpt_peek(path_of(run, "checkpoint.tally", path), &state, &error);
+    if (!look(run, "checkpoints", NULL))
+        return;
+    tl_status status = tl_ckpt_folder_latest(path_of(run, "checkpoints", folder), path, &error);
     if (status == TL_ERR_NOT_FOUND)
         return;
-    if (status != TL_OK) {
+    tl_ckpt *c = status == TL_OK ? tl_ckpt_open(path, &error) : NULL;
+    if (!c) {
         damage(run, "%s", error.message);
         return;
     }
-    if (state.step > run->step)
-        run->step = state.step;
-    if (state.total_steps > 0)
-        run->steps = state.total_steps;
+    const tl_ckpt_state *state = tl_ckpt_state_of(c);
+    if (state->step > run->step)
+        run->step = state->step;
+    if (state->total_steps > 0)
+        run->steps = state->total_steps;
+    if (state->has_validation_loss && isnan(run->val_loss))
+        run->val_loss = state->validation_loss;
+    tl_ckpt_close(c);
 }
 
 void tl_run_read(tl_run *run, const char *path, bool points) {
@@ -202,7 +209,6 @@ void tl_run_read(tl_run *run, const char *path, bool points) {
     read_metrics(run, points);
     read_checkpoint(run);
     bool log = look(run, "metrics.jsonl", &logged);
-    look(run, "checkpoint.tally", NULL);
     if (!look(run, "config.json", NULL))
         damage(run, "config.json, its model, is missing");
     bool whole_run = run->steps > 0 && run->step >= run->steps;

@@ -216,7 +216,7 @@ static const struct argp_option own_options[] = {
     {"top-k", TL_OWN(OWN_TOP_K), "K", 0, "Of the K likeliest tokens alone (0: all)", 0},
     {"top-p", TL_OWN(OWN_TOP_P), "P", 0, "Of the likeliest that reach probability P (1: all)", 0},
     {"seed", TL_OWN(OWN_SEED), "N", 0, "Of the draws (0): the same text on any number of threads", 0},
-    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "stored (default), or int8: linear layers, a scale a row", 0},
+    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "stored, f32, bf16, f16, or int8: linear layers, a scale a row", 0},
     {"tokenizer", TL_OWN(OWN_TOKENIZER), "PATH", 0, "Where the run does not say it, or another", 0},
     {"cache", TL_OWN(OWN_CACHE), "DTYPE", 0, "Of keys and values: f32, bf16, f16 (default: the weights')", 0},
     {"threads", TL_OWN(OWN_THREADS), "N", 0, "Threads (default: all cores)", 0},
@@ -227,11 +227,13 @@ const tl_verb tl_verb_sample = {
     .name = "sample",
     .summary = "text from a trained model, and what writing it takes",
     .group = TL_GROUP_AFTER,
-    .arguments = "RUN",
+    .arguments = "RUN|FOLDER|FILE",
     .words = NULL,
-    .details = "RUN is the --out of a `tally train'. What the model writes goes to stdout as it\n"
-               "comes, without the prompt; the account to stderr: weights and cache in bytes,\n"
-               "planned beside measured, the speed of prefill and decoding and what bounds it.\n"
+    .details = "RUN is the --out of a `tally train'; FOLDER holds config.json and safetensors as\n"
+               "Hugging Face has them; FILE is a .safetensors with its config.json beside it.\n"
+               "What the model writes goes to stdout as it comes, without the prompt; the account\n"
+               "to stderr: weights and cache in bytes, planned beside measured, the speed of\n"
+               "prefill and decoding and what bounds it.\n"
                "--tokens: new tokens at most (sums: the answer's 4; else 64 or what fits).\n\n"
                "  tally sample runs/a --prompt '137+485=' --temperature 0\n"
                "  tally sample runs/a --prompt '137+485=' --weights int8 --top-p 0.9 --seed 7",

@@ -55,6 +55,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_EVAL_BATCHES] = {"eval-batches", -1, "50", false, true},
     [TL_SET_READERS] = {"readers", -1, "1", false, true},
     [TL_SET_LOCK_BATCHES] = {"lock-batches", -1, "no", false, true},
+    [TL_SET_KEEP] = {"keep", -1, "2", false},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
@@ -362,6 +363,7 @@ static int read_sizes(tl_train *t) {
     status = status ? status : tl_setting_whole(t, TL_SET_EVAL_EVERY, 0, most, &t->eval_every);
     status = status ? status : tl_setting_whole(t, TL_SET_SAVE_EVERY, 1, most, &t->save_every);
     status = status ? status : tl_setting_whole(t, TL_SET_STOP_AT, 0, most, &t->stop_at);
+    status = status ? status : tl_setting_whole(t, TL_SET_KEEP, 1, most, &t->keep);
     status = status ? status : number(t, TL_SET_MINUTES, 0.01, 1e6, &t->minutes);
     status = status ? status : number(t, TL_SET_CLIP, 0, 1e30, &t->plan.clip);
     if (status != TL_EXIT_OK)
@@ -482,6 +484,7 @@ static const struct argp_option own_options[] = {
     OWN(LOG_EVERY, "log-every", "N", "Steps between lines of metrics.jsonl (default 10; sums: 50)"),
     OWN(EVAL_EVERY, "eval-every", "N", "Steps between tests (--val, held-out sums); 0, the default: at the end"),
     OWN(SAVE_EVERY, "save-every", "N", "Steps between checkpoints (default 500)"),
+    OWN(KEEP, "keep", "N", "Newest checkpoints to keep, beside the best (default 2)"),
     OWN(STOP_AT, "stop-at", "N", "Save and stop after step N, as an interrupt there would"),
     OWN(MEMORY, "memory", "BYTES", "Memory the run may take: 2GB (default: what is available)"),
     OWN(VAL, "val", "FILE", "Tokens that are not trained on: their loss every --eval-every steps and at the end"),
@@ -509,8 +512,8 @@ const tl_verb tl_verb_train = {
                "\"train.bin\", \"steps\": 700, …}, keys as the options.\n\n"
                "Before the first step the run is planned on the device meta; one that cannot\n"
                "fit never starts (exit 3). The folder holds config.json, run.json, plan.json,\n"
-               "metrics.jsonl, ledger.json, evaluation.json and checkpoint.tally. Ctrl-C\n"
-               "finishes the step, saves and exits 130; --resume goes on bit for bit.\n"
+               "metrics.jsonl, ledger.json, evaluation.json and checkpoints/. Ctrl-C finishes\n"
+               "the step, saves and exits 130; --resume goes on bit for bit.\n"
                "Here --micro-batch is 8, --seq the model's context and --precision fp32 unless\n"
                "given; of sums, --micro-batch 256 and --seq 11.\n\n"
                "  tally train train.bin --val val.bin --eval-every 100 --out runs/a\n"

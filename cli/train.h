@@ -5,6 +5,7 @@
 #include "tally/data.h"
 #include "tally/machine.h"
 #include "tally/account.h"
+#include "tally/ckpt.h"
 #include "verb.h"
 
 /* Every option as text, so that a run's folder can say again how it was started and a task's file can stand in. */
@@ -45,6 +46,7 @@ typedef enum tl_setting {
     TL_SET_EVAL_BATCHES,
     TL_SET_READERS,
     TL_SET_LOCK_BATCHES,
+    TL_SET_KEEP,
     TL_SET_COUNT
 } tl_setting;
 
@@ -85,7 +87,7 @@ struct tl_train {
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
-    int64_t steps, log_every, eval_every, save_every, stop_at, memory_bytes;
+    int64_t steps, log_every, eval_every, save_every, stop_at, memory_bytes, keep;
     int64_t warmup, decay_steps; /* −1 and 0: by the number of steps */
     double minutes, lr;
     tl_schedule_kind schedule;
@@ -108,8 +110,6 @@ tl_schedule tl_train_schedule(const tl_train *t);
 
 /* "gpt2:N=2,D=128,H=4", a catalogue name, a config.json or a folder holding one. vocab and context fill in a spec. */
 tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error);
-/* The model in Hugging Face's keys. Freed with tl_json_free; NULL where memory ran out. */
-tl_json *tl_train_config(const tl_model *model);
 
 /* ---- the run's folder (cli/train_files.c) ---- */
 char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]);
@@ -121,6 +121,14 @@ void tl_train_put_plan(tl_json *json, const tl_plan *plan);
 tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error *error);
 /* Opens metrics.jsonl for appending; lines about steps after `step` are dropped first. */
 FILE *tl_train_metrics(const tl_train *t, int64_t step, tl_error *error);
+
+/* ---- its checkpoints (cli/train_checkpoint.c) ---- */
+/* Into FOLDER/checkpoints; `latest`, `best` and what is kept follow. */
+tl_status tl_train_save(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, const tl_ckpt_state *state,
+                        tl_error *error);
+/* The latest whole one, saying what was passed over; none: *start stays 0. t->steps is the schedule's. */
+tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_t *start, uint64_t *position,
+                           tl_error *error);
 
 /* ---- the account of the run (cli/train_ledger.c) ---- */
 typedef struct tl_row_sum {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tally/config.h"
 #include "train.h"
 
 char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]) {
@@ -162,7 +163,7 @@ static tl_status write_and_free(const tl_train *t, const char *name, tl_json *js
 tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error *error) {
     tl_status status = TL_OK;
     if (!t->resume)
-        status = write_and_free(t, "config.json", tl_train_config(&t->model), error);
+        status = write_and_free(t, "config.json", tl_config_json(&t->model, TL_DTYPE_COUNT), error);
     if (status == TL_OK)
         status = write_and_free(t, "plan.json", plan_json(plan), error);
     if (status == TL_OK && !t->resume) /* last: a folder with a run.json is a run */

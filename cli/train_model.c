@@ -61,69 +61,6 @@ static tl_status read_fields(spec *s, const char *text, const char *at, tl_error
     return TL_OK;
 }
 
-static void write_gpt2(tl_json *json, const tl_model *m) {
-    static const char *const activations[] = {"gelu_new", "gelu", "silu", "relu"};
-    tl_json_put_string(json, "model_type", "gpt2");
-    tl_json_put_integer(json, "n_layer", m->layers);
-    tl_json_put_integer(json, "n_embd", m->width);
-    tl_json_put_integer(json, "n_head", m->heads);
-    tl_json_put_integer(json, "n_inner", m->ff);
-    tl_json_put_integer(json, "vocab_size", m->vocab);
-    tl_json_put_integer(json, "n_positions", m->context);
-    tl_json_put_string(json, "activation_function", activations[m->activation]);
-    tl_json_put_real(json, "layer_norm_epsilon", m->norm_epsilon);
-    tl_json_put_real(json, "initializer_range", m->init_std);
-    tl_json_put_real(json, "embd_pdrop", m->dropout_embedding);
-    tl_json_put_real(json, "attn_pdrop", m->dropout_attention);
-    tl_json_put_real(json, "resid_pdrop", m->dropout_residual);
-    tl_json_put_boolean(json, "tie_word_embeddings", m->tied);
-}
-
-static void write_llama(tl_json *json, const tl_model *m) {
-    tl_json_put_string(json, "model_type", "llama");
-    tl_json_put_integer(json, "num_hidden_layers", m->layers);
-    tl_json_put_integer(json, "hidden_size", m->width);
-    tl_json_put_integer(json, "num_attention_heads", m->heads);
-    tl_json_put_integer(json, "num_key_value_heads", m->kv_heads);
-    tl_json_put_integer(json, "head_dim", m->head_size);
-    tl_json_put_integer(json, "intermediate_size", m->ff);
-    tl_json_put_integer(json, "vocab_size", m->vocab);
-    tl_json_put_integer(json, "max_position_embeddings", m->context);
-    tl_json_put_string(json, "hidden_act", "silu");
-    tl_json_put_real(json, "rms_norm_eps", m->norm_epsilon);
-    tl_json_put_real(json, "initializer_range", m->init_std);
-    tl_json_put_real(json, "attention_dropout", m->dropout_attention);
-    tl_json_put_boolean(json, "attention_bias", m->attention_bias);
-    tl_json_put_boolean(json, "mlp_bias", m->mlp_bias);
-    tl_json_put_boolean(json, "tie_word_embeddings", m->tied);
-    if (m->rope_interleaved)
-        tl_json_put_boolean(json, "rope_interleaved", true);
-    tl_json_put_real(json, "rope_theta", m->rope_theta);
-    if (m->rope_factor > 0) {
-        tl_json_key(json, "rope_scaling");
-        tl_json_object(json);
-        tl_json_put_string(json, "rope_type", "llama3");
-        tl_json_put_real(json, "factor", m->rope_factor);
-        tl_json_put_real(json, "low_freq_factor", m->rope_low_freq);
-        tl_json_put_real(json, "high_freq_factor", m->rope_high_freq);
-        tl_json_put_integer(json, "original_max_position_embeddings", m->rope_original_context);
-        tl_json_end(json);
-    }
-}
-
-tl_json *tl_train_config(const tl_model *m) {
-    tl_json *json = tl_json_new(NULL, 2);
-    if (!json)
-        return NULL;
-    tl_json_object(json);
-    if (m->family == TL_FAMILY_GPT2)
-        write_gpt2(json, m);
-    else
-        write_llama(json, m);
-    tl_json_end(json);
-    return json;
-}
-
 /* A spec goes through the reader of config.json like any other model, so that it is checked and named alike. */
 static tl_status from_spec(const char *text, int64_t vocab, int64_t context, tl_model *model, tl_error *error) {
     bool llama = strncmp(text, "llama:", 6) == 0;
@@ -154,7 +91,7 @@ static tl_status from_spec(const char *text, int64_t vocab, int64_t context, tl_
     if (s.D % s.H != 0)
         return tl_fail(error, TL_ERR_ARGUMENT, "--model %.80s: D %lld is no multiple of H %lld", text, (long long)s.D,
                        (long long)s.H);
-    tl_json *json = tl_train_config(&m);
+    tl_json *json = tl_config_json(&m, TL_DTYPE_COUNT);
     size_t length = 0;
     const char *config = json ? tl_json_text(json, &length) : NULL;
     if (config)
@@ -170,6 +107,9 @@ tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_mo
     tl_status status = is_spec ? from_spec(text, vocab, context, model, error) : tl_model_find(text, model, error);
     if (status != TL_OK)
         return status;
+    if (model->not_computed[0])
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has %s: it is planned (`tally plan'), and not trained",
+                       model->name, model->not_computed);
     if (model->family == TL_FAMILY_CRUNCHER)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models are trained here",
                        model->name);

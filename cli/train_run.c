@@ -3,8 +3,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "tally/ckpt.h"
 #include "tally/meter.h"
 #include "advice.h"
 #include "train.h"
@@ -28,6 +28,7 @@ typedef struct run {
     double trained_seconds, measured_seconds, interval_seconds;
     double waited_seconds, interval_waited; /* for data, of the trained seconds */
     int64_t interval_steps, start, limit;   /* limit: of memory */
+    int64_t examined;                       /* the step that was examined last */
     tl_line line;
     tl_progress progress;
     tl_error error;
@@ -37,17 +38,30 @@ typedef struct run {
 
 static volatile sig_atomic_t stop_signal;
 
-static void on_signal(int number) { stop_signal = number; }
+/* The first is an order, the next ones are impatience: what is being saved must not be left half done. */
+static void on_signal(int number) {
+    static const char words[] = "tally: still finishing the step and saving; then it ends\n";
+    int before = errno;
+    if (stop_signal && write(STDERR_FILENO, words, sizeof words - 1) < 0)
+        stop_signal = number;
+    stop_signal = number;
+    errno = before;
+}
 
 static void catch_signals(void) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND | SA_RESTART; /* a second one ends the program at once */
+    action.sa_flags = SA_RESTART;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN; /* a limit on file sizes is then an error of write, and is reported */
-    action.sa_flags = 0;
+}
+
+/* A limit on file sizes is then an error of write, and is reported. */
+static void ignore_size_signal(void) {
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = SIG_IGN;
     sigaction(SIGXFSZ, &action, NULL);
 }
 
@@ -263,31 +277,19 @@ static tl_status start(run *r) {
 }
 
 static tl_status restore(run *r, uint64_t *position) {
-    tl_train *t = r->t;
-    char path[TL_PATH];
-    tl_ckpt_state state = {0};
-    tl_train_path(t, "checkpoint.tally", path);
-    tl_status status =
-        tl_ckpt_load(path, r->ctx, tl_trainer_net(r->trainer), tl_trainer_optimizer(r->trainer), &state, &r->error);
-    if (status == TL_ERR_NOT_FOUND) {
-        tl_note(t->cli, "%s has no checkpoint yet: the run starts at its first step", t->folder);
-        tl_error_clear(&r->error);
-        return TL_OK;
-    }
-    if (status != TL_OK)
-        return status;
-    r->start = state.step;
-    *position = state.data_position;
-    if (state.total_steps > 0)
-        t->steps = state.total_steps;
-    return TL_OK;
+    return tl_train_restore(r->t, r->ctx, r->trainer, &r->start, position, &r->error);
 }
 
 static tl_status save(run *r) {
-    char path[TL_PATH];
-    tl_ckpt_state state = {.total_steps = r->t->steps, .data_position = r->t->task->position(r->t)};
-    return tl_ckpt_save(tl_train_path(r->t, "checkpoint.tally", path), r->ctx, tl_trainer_net(r->trainer),
-                        tl_trainer_optimizer(r->trainer), &state, &r->error);
+    const tl_train *t = r->t;
+    tl_ckpt_state state = {.step = r->line.step,
+                           .total_steps = t->steps,
+                           .data_position = t->task->position(r->t),
+                           .has_loss = true,
+                           .loss = r->line.loss,
+                           .has_validation_loss = t->has_validation_loss && r->examined == r->line.step,
+                           .validation_loss = t->validation_loss};
+    return tl_train_save(t, r->ctx, r->trainer, &state, &r->error);
 }
 
 static void tell_scale(run *r, int64_t step, const tl_step_result *result) {
@@ -386,6 +388,7 @@ static void set_total(run *r) {
 }
 
 static tl_status examine(run *r, bool last) {
+    r->examined = r->line.step;
     return r->t->task->examine(r->t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
 }
 
@@ -559,6 +562,7 @@ static void finish(run *r) {
 static int execute(run *r) {
     tl_train *t = r->t;
     uint64_t position = 0;
+    ignore_size_signal();
     if (!t->dry_run && tl_train_folder(t, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     measure_machine(r);
@@ -578,6 +582,9 @@ static int execute(run *r) {
         return tl_failed(t->cli, &r->error);
     bool stopped = r->line.step < t->steps && (stop_signal || t->stop_at > 0);
     if (!stopped && examine_at_end(r) != TL_OK)
+        return tl_failed(t->cli, &r->error);
+    /* Saved before it was examined, so that nothing could be lost; now its loss is known, and it may be the best. */
+    if (!stopped && t->has_validation_loss && r->line.step > r->start && save(r) != TL_OK)
         return tl_failed(t->cli, &r->error);
     status = report(r);
     if (!stop_signal || !stopped)

@@ -154,6 +154,7 @@ extern const tl_verb tl_verb_train;
 extern const tl_verb tl_verb_eval;
 extern const tl_verb tl_verb_sample;
 extern const tl_verb tl_verb_ledger;
+extern const tl_verb tl_verb_export;
 extern const tl_verb tl_verb_runs;
 extern const tl_verb tl_verb_models;
 extern const tl_verb tl_verb_gpus;

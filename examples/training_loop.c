@@ -2,7 +2,7 @@
  * run that goes on from it and ends with the same bits as a run that was never stopped.
  *
  *     cc training_loop.c $(pkg-config --cflags --libs tally)
- *     training_loop [FOLDER]        where tokens.npy and run.ckpt go (default: the current one)
+ *     training_loop [FOLDER]        where tokens.npy and run.safetensors go (default: the current one)
  */
 #include <stdio.h>
 #include <string.h>
@@ -92,8 +92,13 @@ static int train(const job *j, double *first, double *last) {
     tl_ckpt_state state = {.total_steps = STEPS};
     tl_step_result result = {0};
     tl_status status = trainer ? TL_OK : tl_ctx_status(ctx);
+    tl_ckpt_contents contents = {.ctx = ctx};
+    if (trainer) {
+        contents.net = tl_trainer_net(trainer);
+        contents.optimizer = tl_trainer_optimizer(trainer);
+    }
     if (status == TL_OK && j->load) {
-        status = tl_ckpt_load(j->load, ctx, tl_trainer_net(trainer), tl_trainer_optimizer(trainer), &state, &error);
+        status = tl_ckpt_load(j->load, &contents, &state, &error);
         s.drawn = state.data_position;
     }
     for (int64_t step = j->from; step < j->to && status == TL_OK; step++) {
@@ -105,7 +110,7 @@ static int train(const job *j, double *first, double *last) {
     *last = result.loss;
     if (status == TL_OK && j->save) {
         state.data_position = s.drawn;
-        status = tl_ckpt_save(j->save, ctx, tl_trainer_net(trainer), tl_trainer_optimizer(trainer), &state, &error);
+        status = tl_ckpt_save(j->save, &contents, &state, &error);
     }
     if (status != TL_OK)
         fprintf(stderr, "%s\n", error.status != TL_OK ? error.message : tl_ctx_error(ctx)->message);
@@ -129,7 +134,7 @@ int main(int argc, char **argv) {
     char tokens[1024], checkpoint[1024];
     const char *folder = argc > 1 ? argv[1] : ".";
     snprintf(tokens, sizeof tokens, "%s/tokens.npy", folder);
-    snprintf(checkpoint, sizeof checkpoint, "%s/run.ckpt", folder);
+    snprintf(checkpoint, sizeof checkpoint, "%s/run.safetensors", folder);
     double first = 0, last = 0, half = 0, resumed = 0, ignored = 0;
     if (write_data(tokens) || train(&(job){tokens, NULL, NULL, 0, STEPS}, &first, &last) ||
         train(&(job){tokens, NULL, checkpoint, 0, STEPS / 2}, &ignored, &half) ||

@@ -22,6 +22,11 @@ typedef struct world {
     tl_trainer *trainer;
 } world;
 
+static tl_ckpt_contents contents_of(const world *w) {
+    return (tl_ckpt_contents){
+        .ctx = w->ctx, .net = tl_trainer_net(w->trainer), .optimizer = tl_trainer_optimizer(w->trainer)};
+}
+
 static world begin(void) {
     tl_error error = {TL_OK, ""};
     tl_model m = {.name = "fuzz", .family = TL_FAMILY_GPT2, .layers = 1, .width = 4, .heads = 2, .kv_heads = 2};
@@ -45,9 +50,10 @@ static void make_whole(void) {
     tl_error error = {TL_OK, ""};
     tl_ckpt_state state = {.total_steps = 3};
     world w = begin();
+    tl_ckpt_contents contents = contents_of(&w);
     snprintf(path, sizeof path, "/tmp/tally-fuzz-%ld", (long)getpid());
     if (tl_optimizer_restore(tl_trainer_optimizer(w.trainer), 2) != TL_OK ||
-        tl_ckpt_save(path, w.ctx, tl_trainer_net(w.trainer), tl_trainer_optimizer(w.trainer), &state, &error) != TL_OK)
+        tl_ckpt_save(path, &contents, &state, &error) != TL_OK)
         abort();
     FILE *file = fopen(path, "rb");
     if (!file)
@@ -81,8 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     world w = begin();
     tl_error error = {TL_OK, ""};
     tl_ckpt_state state;
-    tl_status status =
-        tl_ckpt_load(path, w.ctx, tl_trainer_net(w.trainer), tl_trainer_optimizer(w.trainer), &state, &error);
+    tl_ckpt_contents contents = contents_of(&w);
+    tl_status status = tl_ckpt_load(path, &contents, &state, &error);
     if (status != TL_OK && (error.status != status || error.message[0] == '\0'))
         abort();
     for (const char *c = error.message; *c != '\0'; c++)

@@ -17,221 +17,174 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tally/account.h"
-#include "tally/ckpt.h"
-#include "tally/cpu.h"
-#include "tally/data.h"
-#include "tally/train.h"
+#include "ckpt_world.h"
 
 static char folder[64], path[96];
 
-typedef struct world {
-    tl_ctx *ctx;
-    tl_trainer *trainer;
-    tl_sums *sums;
-} world;
+static const ckpt_kind adamw = {.name = "adamw", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1};
 
-typedef struct kind {
-    const char *name;
-    tl_optimizer_kind optimizer;
-    double momentum, dropout;
-    int64_t accumulation;
-    tl_dtype dtype;
-    bool master, llama;
-} kind;
-
-static const kind adamw = {"adamw", TL_OPTIM_ADAMW, 0, 0.1, 1, TL_F32, false, false};
-
-static world begin(const kind *k, int64_t width, uint64_t seed) {
-    world w = {0};
-    tl_error error = {TL_OK, ""};
-    tl_ctx_options options = {
-        .kernels = tl_kernels_portable(), .seed_init = seed, .seed_data = seed, .seed_dropout = seed};
-    tl_model model = {.name = "small",
-                      .family = k->llama ? TL_FAMILY_LLAMA : TL_FAMILY_GPT2,
-                      .layers = 2,
-                      .width = width,
-                      .heads = 2,
-                      .kv_heads = 2,
-                      .head_size = width / 2,
-                      .ff = 2 * width,
-                      .vocab = 13,
-                      .context = 12,
-                      .tied = true,
-                      .gated = k->llama,
-                      .learned_positions = !k->llama,
-                      .activation = k->llama ? TL_SILU : TL_GELU_TANH,
-                      .norm_epsilon = 1e-5,
-                      .init_std = 0.02,
-                      .rope_theta = 10000,
-                      .dropout_embedding = k->dropout,
-                      .dropout_attention = k->dropout,
-                      .dropout_residual = k->dropout};
-    tl_train_options train = {.micro_batch = 2,
-                              .seq = 11,
-                              .accumulation = k->accumulation,
-                              .ranks = 1,
-                              .dtype = k->dtype,
-                              .optimizer = tl_optimizer_defaults(k->optimizer),
-                              .clip = 1};
-    if (k->llama)
-        model.dropout_embedding = model.dropout_residual = 0;
-    train.optimizer.momentum = k->momentum;
-    train.optimizer.master = train.optimizer.state_f32 = k->master;
-    w.ctx = tl_ctx_new(&options, &error);
-    assert_non_null(w.ctx);
-    w.sums = tl_sums_new(NULL, seed, &error);
-    assert_non_null(w.sums);
-    w.trainer = tl_trainer_new(w.ctx, &model, &train);
-    if (!w.trainer)
-        fail_msg("%s", tl_ctx_error(w.ctx)->message);
-    return w;
+static tl_status save(const ckpt_world *w, tl_error *error) {
+    tl_ckpt_contents contents = ckpt_contents(w);
+    tl_ckpt_state state = ckpt_state(w);
+    return tl_ckpt_save(path, &contents, &state, error);
 }
 
-static void end(world *w) {
-    tl_trainer_free(w->trainer);
-    tl_ctx_free(w->ctx);
-    tl_sums_free(w->sums);
-}
-
-static tl_status source(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
-    (void)micro;
-    return tl_sums_batch(user, ctx, o->micro_batch, o->seq, &batch->input, &batch->target);
-}
-
-static double steps(world *w, int count) {
-    tl_step_result result = {0};
-    for (int i = 0; i < count; i++)
-        assert_int_equal(tl_trainer_step(w->trainer, source, w->sums, 1e-2, &result), TL_OK);
-    return result.loss;
-}
-
-static tl_status save(world *w, tl_error *error) {
-    tl_ckpt_state state = {.total_steps = 10, .data_position = tl_sums_position(w->sums)};
-    return tl_ckpt_save(path, w->ctx, tl_trainer_net(w->trainer), tl_trainer_optimizer(w->trainer), &state, error);
-}
-
-static tl_status load(world *w, tl_ckpt_state *state, tl_error *error) {
+static tl_status load(const ckpt_world *w, tl_ckpt_state *state, tl_error *error) {
+    tl_ckpt_contents contents = ckpt_contents(w);
     tl_error_clear(error);
-    return tl_ckpt_load(path, w->ctx, tl_trainer_net(w->trainer), tl_trainer_optimizer(w->trainer), state, error);
+    return tl_ckpt_load(path, &contents, state, error);
 }
 
-static void assert_same(world *x, world *y) {
-    const tl_parameter *a, *b;
-    int n = tl_net_parameters(tl_trainer_net(x->trainer), &a);
-    assert_int_equal(tl_net_parameters(tl_trainer_net(y->trainer), &b), n);
-    const tl_optimizer *p = tl_trainer_optimizer(x->trainer), *q = tl_trainer_optimizer(y->trainer);
-    for (int i = 0; i < n; i++) {
-        const tl_tensor *left[] = {a[i].tensor, tl_optimizer_master(p, i), tl_optimizer_state(p, i, 0),
-                                   tl_optimizer_state(p, i, 1)};
-        const tl_tensor *right[] = {b[i].tensor, tl_optimizer_master(q, i), tl_optimizer_state(q, i, 0),
-                                    tl_optimizer_state(q, i, 1)};
-        for (int k = 0; k < 4; k++) {
-            assert_int_equal(left[k] != NULL, right[k] != NULL);
-            if (left[k])
-                assert_memory_equal(tl_tensor_storage_data(left[k]), tl_tensor_storage_data(right[k]),
-                                    (size_t)tl_tensor_storage_bytes(left[k]));
-        }
-    }
-}
+static const tl_parameter_group groups[] = {{.pattern = "h.0.*", .lr_factor = 0.5, .weight_decay = 0.2},
+                                            {.pattern = "wpe.weight", .frozen = true}};
+
+/* One row each: what a run may be made of, whole against saved and resumed in the middle. */
+static const ckpt_kind kinds[] = {
+    {.name = "sgd", .optimizer = {.kind = TL_OPTIM_SGD}},
+    {.name = "sgd with decay, accumulation",
+     .optimizer = {.kind = TL_OPTIM_SGD, .weight_decay = 0.1},
+     .accumulation = 2},
+    {.name = "momentum, dropout, accumulation",
+     .optimizer = {.kind = TL_OPTIM_SGD, .momentum = 0.9},
+     .dropout = 0.1,
+     .accumulation = 3},
+    {.name = "nesterov", .optimizer = {.kind = TL_OPTIM_SGD, .momentum = 0.9, .nesterov = true}, .dropout = 0.1},
+    {.name = "adamw", .optimizer = {.kind = TL_OPTIM_ADAMW}},
+    {.name = "adamw, dropout, accumulation", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1, .accumulation = 3},
+    {.name = "adamw in CS336's order", .optimizer = {.kind = TL_OPTIM_ADAMW, .cs336_order = true}, .dropout = 0.1},
+    {.name = "adagrad", .optimizer = {.kind = TL_OPTIM_ADAGRAD}, .dropout = 0.1},
+    {.name = "adamw, bf16 with a master copy",
+     .optimizer = {.kind = TL_OPTIM_ADAMW, .master = true, .state_f32 = true},
+     .dropout = 0.1,
+     .dtype = TL_BF16},
+    {.name = "adamw, bf16 throughout", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1, .dtype = TL_BF16},
+    {.name = "adam", .optimizer = {.kind = TL_OPTIM_ADAM, .weight_decay = 0.1}, .dropout = 0.1},
+    {.name = "rmsprop", .optimizer = {.kind = TL_OPTIM_RMSPROP}, .dropout = 0.1},
+    {.name = "rmsprop, centered, with momentum",
+     .optimizer = {.kind = TL_OPTIM_RMSPROP, .centered = true, .momentum = 0.9},
+     .accumulation = 2},
+    {.name = "adamw8bit", .optimizer = {.kind = TL_OPTIM_ADAMW8BIT}, .dropout = 0.1, .width = 64},
+    {.name = "adamw, states in bf16", .optimizer = {.kind = TL_OPTIM_ADAMW, .states = TL_STATES_BF16}, .dropout = 0.1},
+    {.name = "adagrad as PyTorch's", .optimizer = {.kind = TL_OPTIM_ADAGRAD, .epsilon_outside = true}},
+    {.name = "groups, one of them frozen",
+     .optimizer = {.kind = TL_OPTIM_ADAMW, .groups = groups, .n_groups = 2},
+     .dropout = 0.1},
+    {.name = "bf16-mixed by autocast",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .accumulation = 2,
+     .autocast = true,
+     .low = TL_BF16},
+    {.name = "fp16-mixed with loss scaling",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .autocast = true,
+     .low = TL_F16,
+     .loss_scaling = true},
+    {.name = "fp16-mixed, the first steps skipped",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .autocast = true,
+     .low = TL_F16,
+     .loss_scaling = true,
+     .scale = 0x1p40},
+    {.name = "fp16-mixed, some of the first steps skipped",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .autocast = true,
+     .low = TL_F16,
+     .loss_scaling = true,
+     .scale = 0x1p20},
+    {.name = "emulated fp8", .optimizer = {.kind = TL_OPTIM_ADAMW}, .autocast = true, .low = TL_BF16, .fp8 = true},
+    {.name = "llama", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1, .accumulation = 2, .llama = true},
+    {.name = "one thread, then two",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .accumulation = 2,
+     .threads_after = 2},
+    {.name = "two threads, then one",
+     .optimizer = {.kind = TL_OPTIM_ADAMW},
+     .dropout = 0.1,
+     .llama = true,
+     .threads = 2,
+     .threads_after = 1},
+};
 
 static void five_and_five_are_ten(void **state) {
-    static const kind kinds[] = {
-        {"sgd", TL_OPTIM_SGD, 0, 0, 1, TL_F32, false, false},
-        {"momentum, dropout, accumulation", TL_OPTIM_SGD, 0.9, 0.1, 3, TL_F32, false, false},
-        {"adamw", TL_OPTIM_ADAMW, 0, 0, 1, TL_F32, false, false},
-        {"adamw, dropout, accumulation", TL_OPTIM_ADAMW, 0, 0.1, 3, TL_F32, false, false},
-        {"adagrad", TL_OPTIM_ADAGRAD, 0, 0, 1, TL_F32, false, false},
-        {"adamw with a master copy", TL_OPTIM_ADAMW, 0, 0.1, 1, TL_BF16, true, false},
-        {"llama", TL_OPTIM_ADAMW, 0, 0.1, 2, TL_F32, false, true},
-    };
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        world whole = begin(&kinds[i], 16, 1), first = begin(&kinds[i], 16, 1), second = begin(&kinds[i], 16, 77);
+        const ckpt_kind *k = &kinds[i];
+        int threads = k->threads ? k->threads : 1, after = k->threads_after ? k->threads_after : threads;
+        int64_t accumulation = k->accumulation ? k->accumulation : 1, width = k->width ? k->width : 16;
+        ckpt_precision more, into;
+        ckpt_world whole = ckpt_begin(k, width, 1, threads), first = ckpt_begin(k, width, 1, threads),
+                   second = ckpt_begin(k, width, 77, after);
         tl_error error = {TL_OK, ""};
         tl_ckpt_state s = {0};
-        double loss = steps(&whole, 10);
-        steps(&first, 5);
-        assert_int_equal(save(&first, &error), TL_OK);
-        assert_int_equal(load(&second, &s, &error), TL_OK);
+        double loss = ckpt_steps(&whole, 10);
+        ckpt_steps(&first, 5);
+        ckpt_precision_of(&first, &more);
+        ckpt_precision_of(&second, &into);
+        if (save(&first, &error) != TL_OK)
+            fail_msg("%s: %s", k->name, error.message);
+        if (load(&second, &s, &error) != TL_OK)
+            fail_msg("%s: %s", k->name, error.message);
+        ckpt_take_scaler(&second, path);
         assert_int_equal(s.step, 5);
+        assert_true(k->scale > 0 ? s.optimizer_steps < 5 : s.optimizer_steps == 5);
+        assert_true(k->scale != 0x1p20 || s.optimizer_steps > 0);
         assert_int_equal(s.total_steps, 10);
         assert_int_equal(s.seed_init, 1);
-        assert_int_equal(s.data_position, 5 * 2 * kinds[i].accumulation);
-        assert_same(&first, &second);
+        assert_int_equal(s.data_position, 5 * 2 * accumulation);
+        ckpt_assert_same(&first, &second);
         tl_sums_free(second.sums);
         second.sums = tl_sums_new(NULL, s.seed_data, &error);
         tl_sums_seek(second.sums, s.data_position);
-        double resumed = steps(&second, 5);
+        double resumed = ckpt_steps(&second, 5);
         if (loss != resumed)
-            fail_msg("%s: loss %.17g after ten steps, %.17g resumed", kinds[i].name, loss, resumed);
-        assert_same(&whole, &second);
-        end(&whole);
-        end(&first);
-        end(&second);
+            fail_msg("%s: loss %.17g after ten steps, %.17g resumed", k->name, loss, resumed);
+        ckpt_assert_same(&whole, &second);
+        ckpt_end(&whole);
+        ckpt_end(&first);
+        ckpt_end(&second);
     }
 }
 
 /* ---- files that are not what they should be ---- */
 
-static unsigned char *read_file(size_t *length) {
-    struct stat st;
-    int file = open(path, O_RDONLY);
-    assert_true(file >= 0 && fstat(file, &st) == 0);
-    *length = (size_t)st.st_size;
-    unsigned char *data = malloc(*length);
-    assert_non_null(data);
-    assert_int_equal(read(file, data, *length), (ssize_t)*length);
-    close(file);
-    return data;
-}
-
-static void write_file(const void *data, size_t length) {
-    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    assert_true(file >= 0);
-    assert_int_equal(write(file, data, length), (ssize_t)length);
-    close(file);
-}
-
-static uint64_t number_at(const unsigned char *at, int bytes) {
-    uint64_t value = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        value = value << 8 | at[i];
-    return value;
-}
-
-static void put_number(unsigned char *at, int bytes, uint64_t value) {
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
+/* The header's JSON starts at byte 8; its length is the first 8 bytes. */
+static size_t header_end(const unsigned char *data) {
+    size_t length = 0;
+    for (int i = 7; i >= 0; i--)
+        length = length << 8 | data[i];
+    return 8 + length;
 }
 
 typedef struct saved {
-    world w; /* what is loaded into */
+    ckpt_world w; /* what is loaded into */
     unsigned char *data;
     size_t length, header;
 } saved;
 
 static saved make_saved(void) {
-    saved s = {.w = begin(&adamw, 4, 1)};
+    saved s = {.w = ckpt_begin(&adamw, 4, 1, 1)};
     tl_error error = {TL_OK, ""};
-    steps(&s.w, 1);
+    ckpt_steps(&s.w, 1);
     assert_int_equal(save(&s.w, &error), TL_OK);
-    s.data = read_file(&s.length);
-    s.header = (size_t)number_at(s.data + 16, 8);
-    assert_int_equal(number_at(s.data + 24, 8), s.length);
-    assert_true(s.header % 64 == 0 && s.header < s.length);
+    s.data = ckpt_read_file(path, &s.length);
+    s.header = header_end(s.data);
+    assert_true(s.header % 8 == 0 && s.header < s.length);
     return s;
 }
 
 static void drop_saved(saved *s) {
     free(s->data);
-    end(&s->w);
+    ckpt_end(&s->w);
 }
 
 static void assert_refused(saved *s, const unsigned char *data, size_t length, const char *words) {
     tl_error error;
     tl_ckpt_state state = {0};
-    write_file(data, length);
+    ckpt_write_file(path, data, length);
     assert_int_not_equal(load(&s->w, &state, &error), TL_OK);
     assert_int_not_equal(error.status, TL_OK);
     if (!strstr(error.message, words))
@@ -241,65 +194,66 @@ static void assert_refused(saved *s, const unsigned char *data, size_t length, c
 static void cut_short_anywhere_is_refused(void **state) {
     saved s = make_saved();
     (void)state;
-    for (size_t n = 0; n < s.header; n++)
+    for (size_t n = 1; n < s.header; n += 1 + s.header / 300)
         assert_refused(&s, s.data, n, "");
     for (size_t n = s.header; n < s.length; n += 1 + (s.length - s.header) / 50)
-        assert_refused(&s, s.data, n, "cut short");
-    assert_refused(&s, s.data, s.length - 1, "cut short");
+        assert_refused(&s, s.data, n, "its end is missing");
+    assert_refused(&s, s.data, s.length - 1, "its end is missing");
     assert_refused(&s, s.data, 0, "empty");
     unsigned char *more = malloc(s.length + 1);
     assert_non_null(more);
     memcpy(more, s.data, s.length);
     more[s.length] = 0;
-    assert_refused(&s, more, s.length + 1, "added");
+    assert_refused(&s, more, s.length + 1, "follow the last tensor");
     free(more);
     drop_saved(&s);
 }
 
+/* Every byte of the file is under a checksum: no changed one loads. */
 static void any_changed_byte_is_noticed(void **state) {
     saved s = make_saved();
     (void)state;
-    size_t table = 112;
-    for (uint64_t i = 0; i < number_at(s.data + 12, 4); i++)
-        table += 112 + (size_t)number_at(s.data + table + 4, 4);
-    for (size_t i = 0; i < table + 8; i++) { /* up to the checksum's end: zeros follow */
-        s.data[i] ^= 0x41;
+    for (size_t i = 0; i < s.header; i += 3) {
+        s.data[i] ^= 0x01;
         assert_refused(&s, s.data, s.length, "");
-        s.data[i] ^= 0x41;
+        s.data[i] ^= 0x01;
     }
-    for (size_t i = s.header; i < s.length; i += 1024 + 4) {
-        s.data[i] ^= 1;
-        tl_error error;
-        tl_ckpt_state got = {0};
-        write_file(s.data, s.length);
-        if (load(&s.w, &got, &error) == TL_OK) { /* a zero between two tensors; nothing else may pass */
-            s.data[i] ^= 1;
-            assert_int_equal(s.data[i], 0);
-            continue;
-        }
-        assert_non_null(strstr(error.message, "checksum"));
-        s.data[i] ^= 1;
+    for (size_t i = s.header; i < s.length; i += 61) {
+        s.data[i] ^= 0x10;
+        assert_refused(&s, s.data, s.length, "checksum");
+        s.data[i] ^= 0x10;
     }
     drop_saved(&s);
 }
 
-static void hostile_numbers_are_refused(void **state) {
-    static const uint64_t hostile[] = {0, 1, 63, 111, 0x7FFFFFFF, 0xFFFFFFFF, UINT64_C(1) << 40, INT64_MAX, UINT64_MAX};
+/* What someone else's program would make of it: the same header with one thing replaced by another of the same length. */
+static void a_changed_header_is_refused(void **state) {
     static const struct {
-        size_t at;
-        int bytes;
-    } fields[] = {{8, 4},       {12, 4},      {16, 8},       {24, 8},       {36, 4},      {40, 8},
-                  {112 + 4, 4}, {112 + 8, 8}, {112 + 16, 8}, {112 + 72, 8}, {112 + 80, 8}};
+        const char *from, *to, *words;
+    } changes[] = {
+        {"checkpoint 2", "checkpoint 9", "this build reads \"checkpoint 2\""},
+        {"tally.format", "tally.farmat", "no checkpoint of tally"},
+        {"\"tally.step\":\"1\"", "\"tally.step\":\"2\"", "its header does not match its checksum"},
+        {"\"tally.step\":\"1\"", "\"tally.stop\":\"1\"", "its header does not match its checksum"},
+        {"model.wpe.weight", "model.wpf.weight", "its header does not match its checksum"},
+        {"\"shape\":[13,4]", "\"shape\":[4,13]", "its header does not match its checksum"},
+        {"\"dtype\":\"F32\"", "\"dtype\":\"I32\"", "its header does not match its checksum"},
+        {"\"dtype\":\"F32\"", "\"dtype\":\"F16\"", "bytes between its offsets"},
+        {"\"dtype\":\"F32\"", "\"dtype\":\"F99\"", "which the format does not have"},
+        {"\"shape\":[13,4]", "\"shape\":[13,5]", "bytes between its offsets"},
+    };
     saved s = make_saved();
     (void)state;
-    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++)
-        for (size_t h = 0; h < sizeof hostile / sizeof hostile[0]; h++) {
-            uint64_t before = number_at(s.data + fields[f].at, fields[f].bytes);
-            put_number(s.data + fields[f].at, fields[f].bytes, hostile[h]);
-            if (number_at(s.data + fields[f].at, fields[f].bytes) != before)
-                assert_refused(&s, s.data, s.length, "");
-            put_number(s.data + fields[f].at, fields[f].bytes, before);
-        }
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        size_t n = strlen(changes[i].from);
+        unsigned char *at = memmem(s.data, s.header, changes[i].from, n);
+        assert_int_equal(n, strlen(changes[i].to));
+        if (!at)
+            fail_msg("the header does not hold %s", changes[i].from);
+        memcpy(at, changes[i].to, n);
+        assert_refused(&s, s.data, s.length, changes[i].words);
+        memcpy(at, changes[i].from, n);
+    }
     drop_saved(&s);
 }
 
@@ -320,32 +274,104 @@ static void says_what_the_file_is(void **state) {
 }
 
 static void another_run_is_refused_by_name(void **state) {
-    kind sgd = adamw, bf16 = adamw;
-    world other[4];
+    ckpt_kind sgd = adamw, bf16 = adamw, llama = adamw, master = adamw;
+    ckpt_world other[5];
     tl_error error = {TL_OK, ""};
     tl_ckpt_state got = {0};
     (void)state;
-    sgd.optimizer = TL_OPTIM_SGD;
+    sgd.optimizer.kind = TL_OPTIM_SGD;
     bf16.dtype = TL_BF16;
-    kind llama = adamw;
     llama.llama = true;
-    other[0] = begin(&adamw, 8, 1);
-    other[1] = begin(&sgd, 4, 1);
-    other[2] = begin(&bf16, 4, 1);
-    other[3] = begin(&llama, 4, 1);
-    static const char *const words[] = {"this model has it as [13, 8]", "--optim", "bf16", "where this model has"};
+    master.dtype = TL_BF16;
+    master.optimizer.master = master.optimizer.state_f32 = true;
+    other[0] = ckpt_begin(&adamw, 8, 1, 1);
+    other[1] = ckpt_begin(&sgd, 4, 1, 1);
+    other[2] = ckpt_begin(&bf16, 4, 1, 1);
+    other[3] = ckpt_begin(&llama, 4, 1, 1);
+    other[4] = ckpt_begin(&master, 4, 1, 1);
+    static const struct {
+        tl_status status;
+        const char *words;
+    } expected[] = {{TL_ERR_SHAPE, "model.wte.weight as [13, 4], this run has it as [13, 8]"},
+                    {TL_ERR_SHAPE, "optim.exp_avg.wte.weight, which this run has not"},
+                    {TL_ERR_DTYPE, "model.wte.weight in F32, this run has it in BF16"},
+                    {TL_ERR_SHAPE, "it has no model.model.embed_tokens.weight"},
+                    {TL_ERR_SHAPE, "it has no master.wte.weight"}};
     saved s = make_saved();
-    for (int i = 0; i < 4; i++) {
-        assert_int_not_equal(load(&other[i], &got, &error), TL_OK);
-        if (!strstr(error.message, words[i]))
-            fail_msg("\"%s\" does not say \"%s\"", error.message, words[i]);
-        end(&other[i]);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(load(&other[i], &got, &error), expected[i].status);
+        if (!strstr(error.message, expected[i].words))
+            fail_msg("\"%s\" does not say \"%s\"", error.message, expected[i].words);
+        ckpt_end(&other[i]);
     }
     drop_saved(&s);
 }
 
+/* Lists of the caller's own: filled again, and neither lost nor made up in silence. */
+static void parts_come_back(void **state) {
+    static const float values[] = {65536, 0.5F, -3};
+    static const unsigned char codes[] = {7, 0, 255};
+    ckpt_world w = ckpt_begin(&adamw, 4, 1, 1), v = ckpt_begin(&adamw, 4, 2, 1);
+    tl_error error = {TL_OK, ""};
+    tl_ckpt_state got = {0};
+    float back[3];
+    (void)state;
+    tl_tensor *a = tl_from_data(w.ctx, TL_F32, TL_SHAPE(w.ctx, tl_dim_of(3)), TL_DATA, values, 3),
+              *b = tl_from_data(w.ctx, TL_U8, TL_SHAPE(w.ctx, tl_dim_of(3), tl_dim_of(1)), TL_DATA, codes, 3),
+              *c = tl_empty(v.ctx, TL_F32, TL_SHAPE(v.ctx, tl_dim_of(3)), TL_DATA),
+              *d = tl_empty(v.ctx, TL_U8, TL_SHAPE(v.ctx, tl_dim_of(3), tl_dim_of(1)), TL_DATA);
+    assert_true(a && b && c && d);
+    tl_ckpt_tensor saved_tensors[] = {{"scales", a}, {"codes", b}}, loaded_tensors[] = {{"scales", c}, {"codes", d}};
+    tl_safetensors_text text = {"loss_scale", "65536"};
+    tl_ckpt_part part = {"precision", saved_tensors, 2, &text, 1}, into = {"precision", loaded_tensors, 2, NULL, 0},
+                 wrong = {"model", NULL, 0, NULL, 0};
+    ckpt_steps(&w, 1);
+    w.parts = &part;
+    w.n_parts = 1;
+    assert_int_equal(save(&w, &error), TL_OK);
+    assert_int_equal(load(&v, &got, &error), TL_ERR_SHAPE); /* without its list */
+    assert_non_null(strstr(error.message, "precision.scales, which this run has not"));
+    v.parts = &into;
+    v.n_parts = 1;
+    assert_int_equal(load(&v, &got, &error), TL_OK);
+    assert_int_equal(tl_tensor_read(c, back, sizeof back), TL_OK);
+    assert_memory_equal(back, values, sizeof values);
+    assert_int_equal(((unsigned char *)tl_tensor_data(d))[2], 255);
+    tl_ckpt *file = tl_ckpt_open(path, &error);
+    assert_non_null(file);
+    assert_string_equal(tl_ckpt_text(file, "precision.loss_scale"), "65536");
+    assert_null(tl_ckpt_text(file, "precision.other"));
+    assert_int_equal(tl_ckpt_verify(file, &error), TL_OK);
+    tl_ckpt_close(file);
+    w.parts = &wrong;
+    assert_int_equal(save(&w, &error), TL_ERR_ARGUMENT);
+    ckpt_end(&w);
+    ckpt_end(&v);
+}
+
+/* To evaluate or sample: parameters alone, states and seeds left out. */
+static void a_net_takes_the_parameters_alone(void **state) {
+    saved s = make_saved();
+    ckpt_world w = ckpt_begin(&adamw, 4, 9, 1);
+    tl_error error = {TL_OK, ""};
+    tl_ckpt_state got = {0};
+    const tl_parameter *a, *b;
+    (void)state;
+    tl_ckpt_contents contents = {.ctx = w.ctx, .net = tl_trainer_net(w.trainer)};
+    assert_int_equal(tl_ckpt_load(path, &contents, &got, &error), TL_OK);
+    assert_int_equal(got.step, 1);
+    int n = tl_net_parameters(tl_trainer_net(s.w.trainer), &a);
+    tl_net_parameters(contents.net, &b);
+    for (int i = 0; i < n; i++)
+        assert_memory_equal(tl_tensor_storage_data(a[i].tensor), tl_tensor_storage_data(b[i].tensor),
+                            (size_t)tl_tensor_storage_bytes(a[i].tensor));
+    assert_null(tl_optimizer_state(tl_trainer_optimizer(w.trainer), 0, 0));
+    ckpt_end(&w);
+    drop_saved(&s);
+}
+
 static void what_is_not_there_or_no_file(void **state) {
-    world w = begin(&adamw, 4, 1);
+    ckpt_world w = ckpt_begin(&adamw, 4, 1, 1);
     tl_error error = {TL_OK, ""};
     tl_ckpt_state got = {0};
     (void)state;
@@ -358,7 +384,7 @@ static void what_is_not_there_or_no_file(void **state) {
     assert_int_equal(mkfifo(path, 0666), 0); /* must not wait for a writer */
     assert_int_not_equal(load(&w, &got, &error), TL_OK);
     unlink(path);
-    end(&w);
+    ckpt_end(&w);
 }
 
 /* ---- writing that fails ---- */
@@ -391,7 +417,7 @@ static void a_full_disk_leaves_the_old_one(void **state) {
         assert_int_equal(WEXITSTATUS(result), 0);
         assert_false(temporary_left());
         size_t length;
-        unsigned char *now = read_file(&length);
+        unsigned char *now = ckpt_read_file(path, &length);
         assert_int_equal(length, s.length);
         assert_memory_equal(now, s.data, length);
         free(now);
@@ -444,25 +470,78 @@ static void a_folder_that_cannot_be_written(void **state) {
     }
     tl_error_clear(&error);
     tl_ckpt_state none = {0};
-    assert_int_equal(tl_ckpt_save("/nonexistent/folder/x.tally", s.w.ctx, tl_trainer_net(s.w.trainer),
-                                  tl_trainer_optimizer(s.w.trainer), &none, &error),
-                     TL_ERR_IO);
+    tl_ckpt_contents contents = ckpt_contents(&s.w);
+    assert_int_equal(tl_ckpt_save("/nonexistent/folder/x.safetensors", &contents, &none, &error), TL_ERR_IO);
+    tl_error_clear(&error);
     assert_int_equal(load(&s.w, &got, &error), TL_OK); /* the old one */
     drop_saved(&s);
 }
 
-static void peek_reads_the_state_alone(void **state) {
-    saved s = make_saved();
-    tl_error error = {TL_OK, ""};
-    tl_ckpt_state got = {0};
+/* ---- memory ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+static long peak_kilobytes(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+}
+
+/* What the system counts, not the ledger: 19 MB of parameters and states are saved with less than 1 MB more, and loaded into a
+ * new run with its states, the largest tensor and 1 MB more. */
+static void nothing_is_held_twice(void **state) {
     (void)state;
-    assert_int_equal(tl_ckpt_peek(path, &got, &error), TL_OK);
-    assert_int_equal(got.step, 1);
-    assert_int_equal(got.total_steps, 10);
-    assert_int_equal(got.data_position, 2);
-    write_file(s.data, s.length - 5);
-    assert_int_equal(tl_ckpt_peek(path, &got, &error), TL_ERR_FORMAT);
-    drop_saved(&s);
+#ifdef SANITIZED
+    print_message("a sanitizer keeps memory of its own: not measured\n");
+    skip();
+#endif
+    static const ckpt_kind plain = {.name = "adamw", .optimizer = {.kind = TL_OPTIM_ADAMW}};
+    enum { WIDTH = 256 };
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        tl_error error = {TL_OK, ""};
+        ckpt_world w = ckpt_begin(&plain, WIDTH, 1, 1);
+        ckpt_steps(&w, 1);
+        long before = peak_kilobytes();
+        if (save(&w, &error) != TL_OK || peak_kilobytes() - before > 1024)
+            _exit(1);
+        ckpt_end(&w);
+        _exit(0);
+    }
+    int result;
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        tl_error error = {TL_OK, ""};
+        tl_ckpt_state got;
+        int64_t parameters = 0, largest = 0;
+        const tl_parameter *list;
+        ckpt_world w = ckpt_begin(&plain, WIDTH, 2, 1);
+        int n = tl_net_parameters(tl_trainer_net(w.trainer), &list);
+        for (int i = 0; i < n; i++) {
+            int64_t bytes = tl_tensor_storage_bytes(list[i].tensor);
+            parameters += bytes;
+            largest = bytes > largest ? bytes : largest;
+        }
+        long before = peak_kilobytes();
+        if (load(&w, &got, &error) != TL_OK)
+            _exit(2);
+        long more = peak_kilobytes() - before, most = (long)((2 * parameters + largest) / 1024) + 1024;
+        _exit(more > most ? 3 : more < (long)(parameters / 1024) ? 4 : 0); /* 4: nothing was measured at all */
+    }
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 0);
 }
 
 static int make_folder(void **state) {
@@ -472,7 +551,7 @@ static int make_folder(void **state) {
     snprintf(folder, sizeof folder, "%s/tally-ckpt-XXXXXX", memory ? "/dev/shm" : "/tmp");
     if (!mkdtemp(folder))
         return -1;
-    snprintf(path, sizeof path, "%s/checkpoint.tally", folder);
+    snprintf(path, sizeof path, "%s/one.safetensors", folder);
     return 0;
 }
 
@@ -484,12 +563,19 @@ static int drop_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_and_five_are_ten),        cmocka_unit_test(cut_short_anywhere_is_refused),
-        cmocka_unit_test(any_changed_byte_is_noticed),  cmocka_unit_test(hostile_numbers_are_refused),
-        cmocka_unit_test(says_what_the_file_is),        cmocka_unit_test(another_run_is_refused_by_name),
-        cmocka_unit_test(what_is_not_there_or_no_file), cmocka_unit_test(a_full_disk_leaves_the_old_one),
-        cmocka_unit_test(a_kill_leaves_a_whole_one),    cmocka_unit_test(a_folder_that_cannot_be_written),
-        cmocka_unit_test(peek_reads_the_state_alone),
+        cmocka_unit_test(five_and_five_are_ten),
+        cmocka_unit_test(cut_short_anywhere_is_refused),
+        cmocka_unit_test(any_changed_byte_is_noticed),
+        cmocka_unit_test(a_changed_header_is_refused),
+        cmocka_unit_test(says_what_the_file_is),
+        cmocka_unit_test(another_run_is_refused_by_name),
+        cmocka_unit_test(what_is_not_there_or_no_file),
+        cmocka_unit_test(a_full_disk_leaves_the_old_one),
+        cmocka_unit_test(a_kill_leaves_a_whole_one),
+        cmocka_unit_test(a_folder_that_cannot_be_written),
+        cmocka_unit_test(nothing_is_held_twice),
+        cmocka_unit_test(parts_come_back),
+        cmocka_unit_test(a_net_takes_the_parameters_alone),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_folder);
 }

@@ -163,13 +163,13 @@ gives "version: as everyone tries" 0 "tally 0.1.0" --version
 gives_json "version: JSON" '"version":"0.1.0"' version
 
 printf 'GGUF\003\000\000\000' >"$work/model.gguf"
-printf '\100\000\000\000\000\000\000\000{"a":{}}' >"$work/model.safetensors"
+printf '\002\000\000\000\000\000\000\000{}' >"$work/small.safetensors"
 printf 'version https://git-lfs.github.com/spec/v1\n' >"$work/pointer"
 printf '<!DOCTYPE html><html>' >"$work/page.json"
 printf '{"model_type": "gpt2", ' >"$work/broken.json"
 : >"$work/empty"
 gives "inspect: GGUF" 0 "a GGUF model" inspect "$work/model.gguf"
-gives_json "inspect: safetensors" '"kind":"safetensors","bytes":16,' inspect "$work/model.safetensors"
+gives_json "inspect: safetensors" '"kind":"safetensors","files":1,"file_bytes":10,' inspect "$work/small.safetensors"
 gives "inspect: a git-LFS pointer" 0 "a git-LFS pointer, not the file itself" inspect "$work/pointer"
 gives "inspect: a page of HTML" 0 "a page of HTML" inspect "$work/page.json"
 gives "inspect: an empty file" 0 "an empty file" inspect "$work/empty"

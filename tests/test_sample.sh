@@ -84,6 +84,21 @@ said 'int8 weights: a byte each and four a row' $?
 run --json sample "$work/runs/a" --prompt 12 --cache bf16
 [ "$(integer cache_bytes)" -eq $((2 * 2 * 5 * 2 * 8 * 2)) ]
 said 'a cache in 16 bits takes half' $?
+# the same weights as Hugging Face keeps them, as one file, and as the checkpoint itself
+run export "$work/runs/a" --out "$work/hf"
+said 'exported' $?
+for from in "$work/hf" "$work/hf/model.safetensors" "$work/runs/a/checkpoints/latest"; do
+    run sample "$from" --ids 1,3,7,10,4,8,5,11 --temperature 0 --tokens 4
+    # ids of the characters that were written before: one blank between ids
+    [ "$(sed 's/\b12\b/_/g; s/\b11\b/=/g; s/\b10\b/+/g; s/ //g; s/_/ /g' "$work/out")" = "$(cat "$work/greedy")" ] &&
+        grep -qF 'planned = measured' "$work/err"
+    said "the same text from $(basename "$from")" $?
+done
+run --json sample "$work/hf" --ids 1,2 --weights bf16
+half=$(integer weights_bytes)
+[ $((2 * half)) -eq "$full" ]
+said 'bf16 weights take half' $?
+fails 'a run is not cast' 2 "the run's are f32" sample "$work/runs/a" --prompt 1 --weights bf16
 fails 'no prompt' 2 'a prompt is needed' sample "$work/runs/a"
 fails 'two prompts' 2 'exclude each other' sample "$work/runs/a" --prompt 1 --ids 1
 fails 'an empty prompt' 2 'no token at all' sample "$work/runs/a" --prompt ''
@@ -97,7 +112,7 @@ fails 'top-p 0' 2 'leaves no token' sample "$work/runs/a" --prompt 1 --top-p 0
 fails 'a temperature below 0' 2 'temperature' sample "$work/runs/a" --prompt 1 --temperature=-1
 fails 'a tokenizer too large' 1 'a vocabulary of 13' sample "$work/runs/a" --prompt 1 --tokenizer bytes
 fails 'no such run' 2 'there is no' sample "$work/none" --prompt 1
-fails 'a folder without a run' 2 'no run' sample "$work/runs" --prompt 1
+fails 'a folder without a run' 2 'neither a run' sample "$work/runs" --prompt 1
 if [ -w /dev/full ]; then
     "$TALLY" sample "$work/runs/a" --prompt 1 >/dev/full 2>"$work/err" </dev/null
     [ $? -eq 1 ]
@@ -146,7 +161,7 @@ run --json eval "$work/runs/a" --data "$work/ids.bin" --dtype uint32
 said 'token files give the loss of the text' $?
 sed 's/"task": "sums"/"task": "other"/' "$work/runs/a/run.json" >"$work/run.json"
 mkdir "$work/other"
-cp "$work/runs/a"/* "$work/other/"
+cp -R "$work/runs/a"/* "$work/other/"
 cp "$work/run.json" "$work/other/run.json"
 run eval "$work/other" --data "$work/ids.bin" --dtype uint32
 grep -q 'leaves out bits per byte' "$work/out" && ! grep -q 'bits per byte$' "$work/out"
@@ -165,6 +180,17 @@ printf '\377\000\000\000\001\000\000\000' >"$work/bad.bin"
 run eval "$work/runs/a" --data "$work/bad.bin" --dtype uint32
 [ $? -ne 0 ] && grep -q 255 "$work/err" && [ ! -s "$work/out" ]
 said 'an id beyond the vocabulary is named' $?
+
+# a run on tokens of bytes: its text through the same tokenizer, and bits per byte = loss / ln 2
+run train "$work/ids.bin" --out "$work/tokens" --data-dtype uint32 --model gpt2:N=1,D=16,H=2,C=16 --vocab 256 --seq 16 --micro-batch 4 --steps 3 --threads 1
+said 'a run on tokens' $?
+run sample "$work/tokens" --prompt 'ab' --tokenizer bytes --tokens 5 --seed 2
+[ $? -eq 0 ] && [ "$(wc -c <"$work/out")" -eq 6 ]
+said 'five bytes from it' $?
+fails 'a prompt without a tokenizer' 2 'does not say its tokenizer' sample "$work/tokens" --prompt ab
+run --json eval "$work/tokens" --data "$work/ids.bin" --dtype uint32 --tokenizer bytes
+awk -F'[:,]' '/"loss":/ { l = $2 } /"bits_per_byte"/ { b = $2 } END { r = b * log(2) / l; exit !(r > 0.999999 && r < 1.000001) }' "$work/out"
+said 'eval of a run on tokens' $?
 
 # ---- runs ----
 touch -d '2020-01-01' "$work/runs/deep/b"/*
@@ -210,7 +236,7 @@ while [ $i -lt 1500 ]; do
     mkdir -p "$work/many/$i"
     i=$((i + 1))
 done
-for i in 3 700 1400; do cp "$work/runs/a"/* "$work/many/$i/"; done
+for i in 3 700 1400; do cp -R "$work/runs/a"/* "$work/many/$i/"; done
 run --format csv runs "$work/many"
 [ "$(wc -l <"$work/out")" -eq 4 ]
 said 'three runs among 1500 folders' $?

@@ -182,12 +182,12 @@ static void a_million_merges_are_read(void **state) {
         const unsigned code = 0x4E00 + (unsigned)i;
         (void)snprintf(letters[i], 8, "%c%c%c", (int)(0xE0 | code >> 12), (int)(0x80 | (code >> 6 & 0x3F)),
                        (int)(0x80 | (code & 0x3F)));
-        v += (size_t)sprintf(vocab + v, "%c\"%s\":%zu", i == 0 ? '{' : ',', letters[i], id++);
+        v += (size_t)snprintf(vocab + v, 64, "%c\"%s\":%zu", i == 0 ? '{' : ',', letters[i], id++);
     }
     for (int i = 0; i < LETTERS; i++)
         for (int k = 0; k < LETTERS; k++) {
-            v += (size_t)sprintf(vocab + v, ",\"%s%s\":%zu", letters[i], letters[k], id++);
-            m += (size_t)sprintf(merges + m, "%s %s\n", letters[i], letters[k]);
+            v += (size_t)snprintf(vocab + v, 64, ",\"%s%s\":%zu", letters[i], letters[k], id++);
+            m += (size_t)snprintf(merges + m, 64, "%s %s\n", letters[i], letters[k]);
         }
     vocab[v++] = '}';
     write_bytes("vocab.json", vocab, v);
@@ -258,11 +258,40 @@ static void every_allocation_may_fail(void **state) {
     remove_all();
 }
 
+static void every_allocation_of_learning_may_fail(void **state) {
+    static const char text[] = "abab abab cd cd<|x|>abcd\n\nabcd";
+    static const char *const specials[] = {"<|x|>"};
+    counter c = {.left = -1};
+    const tl_allocator allocator = {count_alloc, count_release, &c};
+    bool done = false;
+    (void)state;
+    for (long n = 0; !done && n < 10000; n++) {
+        tl_error error = {0};
+        c.left = n;
+        tl_tokenizer *t = tl_tokenizer_train(text, sizeof text - 1, 260, specials, 1, &allocator, &error);
+        tl_status status = t ? tl_tokenizer_save(t, folder, &error) : TL_ERR_MEMORY;
+        done = status == TL_OK;
+        if (!done)
+            assert_int_equal(error.status, TL_ERR_MEMORY);
+        tl_tokenizer_free(t);
+        assert_int_equal(c.live, 0);
+    }
+    assert_true(done);
+    tl_tokenizer *again = open_it(folder);
+    assert_int_equal(tl_tokenizer_size(again), 260);
+    tl_tokenizer_free(again);
+    remove_all();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_found),           cmocka_unit_test(what_a_file_really_is_is_said),
-        cmocka_unit_test(merges_are_named_by_line),  cmocka_unit_test(no_regular_file_is_read),
-        cmocka_unit_test(a_million_merges_are_read), cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(files_are_found),
+        cmocka_unit_test(what_a_file_really_is_is_said),
+        cmocka_unit_test(merges_are_named_by_line),
+        cmocka_unit_test(no_regular_file_is_read),
+        cmocka_unit_test(a_million_merges_are_read),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_allocation_of_learning_may_fail),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

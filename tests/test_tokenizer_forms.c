@@ -177,6 +177,7 @@ static void size_is_the_largest_id_and_one(void **state) {
     const int32_t hole[] = {0, 3};
     assert_int_equal(tl_tokenizer_decode(t, hole, 2, &text, &error), TL_ERR_ARGUMENT);
     assert_non_null(strstr(error.message, "id 3 at position 1"));
+    tl_token_text_free(&text);
     tl_tokenizer_free(t);
 }
 
@@ -193,6 +194,7 @@ static void what_has_no_token_is_named(void **state) {
     t = parse_with(MODEL, BPE(",\"unk_token\":\"c\""), &error);
     assert_non_null(t);
     GIVES(t, "abd", TL_SPECIAL_TEXT, 2, 5);
+    tl_token_list_free(&list);
     tl_tokenizer_free(t);
 }
 
@@ -266,6 +268,54 @@ static void patterns_cannot_hang(void **state) {
     free(text);
 }
 
+/* Bytes that are no UTF-8 stay together in pieces, also where the last could begin a character: here C6 C6 merges. */
+static void what_is_no_utf8_stays_together(void **state) {
+    tl_error error = {0};
+    (void)state;
+    tl_tokenizer *t = parse_with(MODEL,
+                                 "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\303\206\":1,\"\303\206\303\206\":2},"
+                                 "\"merges\":[\"\303\206 \303\206\"]}",
+                                 &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    GIVES(t, "a\306\306\306\306a\306a", TL_SPECIAL_TEXT, 0, 2, 2, 0, 1, 0);
+    round_trips(t, "a\306\306\306\306a\306a\306\306", 10, TL_SPECIAL_TEXT);
+    tl_tokenizer_free(t);
+}
+
+/* U+180E is no white space since Unicode 6.3 (PropList.txt), U+0085 is, and U+001C never was. */
+static void white_space_is_unicodes(void **state) {
+    tl_error error = {0};
+    (void)state;
+    tl_tokenizer *t =
+        parse_with(PRE,
+                   "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s+|[^]"
+                   "\\\\s]|\\\\S\"},"
+                   "\"behavior\":\"Removed\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]}",
+                   &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    tl_token_list list = {0};
+    encode(t, "a\342\200\250b ]", 7, TL_SPECIAL_TEXT, &list); /* all of it matches and is removed */
+    assert_int_equal(list.count, 0);
+    tl_tokenizer_free(t);
+    /* Only white space is taken off: "a" and "b" are left, and what is neither is an error by name. */
+    t = parse_with(
+        PRE,
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s\"},\"behavior\":"
+        "\"Removed\",\"invert\":false},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}",
+        &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    GIVES(t, "a b\302\205ab\343\200\200c\t\n", TL_SPECIAL_TEXT, 0, 1, 2, 5);
+    assert_int_equal(tl_tokenizer_encode(t, "a\341\240\216b", 5, TL_SPECIAL_TEXT, &list, &error), TL_ERR_ARGUMENT);
+    assert_non_null(strstr(error.message, "0xE1"));
+    tl_error_clear(&error);
+    assert_int_equal(tl_tokenizer_encode(t, "a\034b", 3, TL_SPECIAL_TEXT, &list, &error), TL_ERR_ARGUMENT);
+    tl_token_list_free(&list);
+    tl_tokenizer_free(t);
+}
+
 /* Patterns that look back or at the start of the text: pieces give what the whole gives. */
 static void patterns_may_look_back(void **state) {
     static const char *const patterns[] = {"(?<=a)b|a", "^a|b", "\\\\bab|c", "\\\\Aa|b+", "a(?=b)|b(?!c)", "ab$|a|b"};
@@ -295,6 +345,8 @@ int main(void) {
         cmocka_unit_test(ends_are_told),
         cmocka_unit_test(normal_form_c_is_held),
         cmocka_unit_test(patterns_cannot_hang),
+        cmocka_unit_test(what_is_no_utf8_stays_together),
+        cmocka_unit_test(white_space_is_unicodes),
         cmocka_unit_test(patterns_may_look_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

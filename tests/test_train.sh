@@ -32,7 +32,7 @@ field() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1" | tail -1; }
 # shellcheck disable=SC2086 # options in a variable
 run train sums --out "$work/a" $small --steps 20 --log-every 5
 said 'a run of 20 steps ends with 0' $?
-for file in config.json run.json plan.json metrics.jsonl ledger.json evaluation.json checkpoint.tally; do
+for file in config.json run.json plan.json metrics.jsonl ledger.json evaluation.json checkpoints/latest; do
     [ -s "$work/a/$file" ]
     said "the folder holds $file" $?
 done
@@ -96,20 +96,38 @@ run train sums --out "$work/ten" $small --steps 10
 run train sums --out "$work/five" $small --steps 10 --stop-at 5
 run train sums --out "$work/five" --resume
 said 'resumes' $?
-cmp -s "$work/ten/checkpoint.tally" "$work/five/checkpoint.tally"
+cmp -s "$work/ten/checkpoints/latest" "$work/five/checkpoints/latest"
 said 'five steps, resumed for five: the bits of ten' $?
 run ledger "$work/five"
 said 'the ledger of the resumed run is equal' $?
 run train sums --out "$work/threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 --threads 2
-cmp -s "$work/ten/checkpoint.tally" "$work/threads/checkpoint.tally"
+cmp -s "$work/ten/checkpoints/latest" "$work/threads/checkpoints/latest"
 said 'the same bits on two threads' $?
 run train sums --out "$work/five" --resume --lr 1
 [ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
 said 'a resumed run keeps its settings' $?
-head -c 3000 "$work/ten/checkpoint.tally" >"$work/five/checkpoint.tally"
+# shellcheck disable=SC2012 # names of our own making
+[ "$(ls "$work/five/checkpoints" | tr '\n' ' ')" = 'latest step-00000005.safetensors step-00000010.safetensors ' ]
+said 'two checkpoints are kept' $?
+head -c 30000 "$work/ten/checkpoints/step-00000010.safetensors" >"$work/five/checkpoints/step-00000010.safetensors"
 run train sums --out "$work/five" --resume
-[ $? -eq 1 ] && grep -q 'cut short' "$work/err"
-said 'a checkpoint cut short is refused' $?
+code=$?
+tr -s '\n ' '  ' <"$work/err" >"$work/flat"
+[ $code -eq 0 ] && grep -q 'step-00000010.safetensors: .* its end is missing .* step-00000005.safetensors is whole' "$work/flat"
+said 'a checkpoint cut short: says so and goes on from the one before' $?
+cmp -s "$work/ten/checkpoints/latest" "$work/five/checkpoints/latest"
+said 'to the same bits' $?
+for step in 5 10; do
+    head -c 3000 "$work/ten/checkpoints/step-00000010.safetensors" >"$work/five/checkpoints/step-000000$(printf %02d $step).safetensors"
+done
+run train sums --out "$work/five" --resume
+[ $? -eq 1 ] && grep -q 'no checkpoint in the folder is whole' "$work/err"
+said 'with none that is whole it refuses' $?
+# shellcheck disable=SC2086
+run train sums --out "$work/keep" $small --steps 12 --save-every 2 --keep 3
+# shellcheck disable=SC2012
+[ "$(ls "$work/keep/checkpoints" | tr '\n' ' ')" = 'latest step-00000008.safetensors step-00000010.safetensors step-00000012.safetensors ' ]
+said '--keep 3 keeps three' $?
 
 # ---- interrupts ----
 # shellcheck disable=SC2086
@@ -125,7 +143,7 @@ wait $pid
 code=$?
 [ $code -eq 130 ]
 said 'SIGTERM: exit 130' $?
-[ -s "$work/int/checkpoint.tally" ] && [ ! -e "$work/int/checkpoint.tally.tmp" ]
+[ -s "$work/int/checkpoints/latest" ] && ! ls "$work/int/checkpoints" | grep -q tmp
 said 'the checkpoint is saved' $?
 stopped=$(field "$work/int/metrics.jsonl" step)
 run train sums --out "$work/int" --resume --stop-at $((stopped + 3))
@@ -177,6 +195,7 @@ refuses 'an unknown task' 2 'there is no task' summs --out "$work/r"
 refuses 'a folder that holds a run' 1 'already holds a run' sums --out "$work/a"
 refuses 'nothing to resume' 1 'no run to resume' sums --out "$work/r" --resume
 refuses 'zero steps' 2 '--steps' sums --out "$work/r" --steps 0
+refuses 'no checkpoint to keep' 2 '--keep' sums --out "$work/r" --keep 0
 refuses 'negative steps' 2 '--steps' sums --out "$work/r" --steps -5
 refuses 'steps that are no number' 2 '--steps' sums --out "$work/r" --steps many
 refuses 'steps beyond counting' 2 '--steps' sums --out "$work/r" --steps 99999999999999999999

@@ -39,6 +39,7 @@ function complain(what) { print file_name ":" FNR ": " what; bad = 1 }
     if (name ~ /^(Random123|random123)\// && !(top == "src" && layer == "base")) complain(name " belongs to src/base alone")
     if (name ~ /^hwloc/ && !(top == "src" && (layer == "base" || layer == "hw"))) complain(name " belongs to src/base and src/hw")
     if (name ~ /^zlib\.h$/ && !(top == "src" && layer == "data")) complain(name " belongs to src/data alone")
+    if (name ~ /^xxhash\.h$/ && !(top == "src" && layer == "ckpt")) complain(name " belongs to src/ckpt alone")
     if (name ~ /^pcre2/ && !(top == "src" && layer == "tokenizer")) complain(name " belongs to src/tokenizer alone")
     if (name ~ /^libsmartcols/ && top != "cli") complain(name " belongs to cli alone")
     if (name ~ /^mpi\.h$/ && layer != "dist") complain(name " belongs to src/dist alone")

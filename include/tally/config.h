@@ -5,6 +5,8 @@
 #ifndef TALLY_CONFIG_H
 #define TALLY_CONFIG_H
 
+#include "tally/dtype.h"
+#include "tally/json.h"
 #include "tally/model.h"
 
 #ifdef __cplusplus
@@ -24,6 +26,10 @@ tl_status tl_config_parse(const char *text, size_t length, const char *name, tl_
 /* MODEL as the command line takes it: a catalogue name (case-insensitive, an organisation prefix "meta-llama/" dropped), a
  * path to a config.json, or a folder holding one. */
 tl_status tl_model_find(const char *name_or_path, tl_model *model, tl_error *error) TL_MUST_CHECK;
+
+/* The model in Hugging Face's keys, as tl_config_parse reads them back (gpt2, llama with a gated MLP). `dtype` is said as
+ * torch_dtype; TL_DTYPE_COUNT: not said. Freed with tl_json_free; NULL where memory ran out. */
+tl_json *tl_config_json(const tl_model *model, tl_dtype dtype);
 
 #ifdef __cplusplus
 }

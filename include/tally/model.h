@@ -53,6 +53,9 @@ typedef struct tl_model {
     char assumed[TL_MODEL_NOTES][160];
     int n_ignored; /* what the file says that changes nothing in the account: "torch_dtype float16" */
     char ignored[TL_MODEL_NOTES][160];
+    /* "", or what the file asks for that changes results but no account, and is not built in ("rope_scaling yarn"): such a
+     * model is planned, and refused where values are: tl_net_new on a device that holds them, and with it training and loading. */
+    char not_computed[160];
 } tl_model;
 
 /* Checks ranges, divisibility (heads by kv_heads; head_size even for rotary; D by H for gpt2) and overflow of the

@@ -1,276 +1,347 @@
-/* ckpt/read.c: reading a checkpoint back. The header of what is there in memory is made again; the file's must match it,
- * field by field. No number in the file is trusted for more than a comparison. */
-#include "ckpt/format.h"
+/* ckpt/read.c: reading a checkpoint back. What must be in it is known from the run it is read into; the file is held
+ * against that, and no number in it is trusted for more than a comparison. */
+#include "ckpt/ckpt.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/nearest.h"
 #include "tensor/ctx.h"
 
-typedef struct reader {
-    int file;
-    const char *path;
-    uint64_t length;
-    tl_error *error;
-} reader;
+struct tl_ckpt {
+    tl_safetensors *file;
+    char name[512]; /* for messages */
+    tl_ckpt_state state;
+    const char *checksums;
+};
 
-static tl_status get_all(const reader *r, void *data, uint64_t bytes, uint64_t offset) {
-    char *at = data;
-    while (bytes > 0) {
-        ssize_t n = pread(r->file, at, bytes < 1 << 24 ? (size_t)bytes : (size_t)1 << 24, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            int reason = errno;
-            return tl_fail(r->error, TL_ERR_IO, "cannot read %s: %s", r->path, strerror(reason));
-        }
-        if (n == 0)
-            return tl_fail(r->error, TL_ERR_FORMAT, "%s ends at byte %llu, in the middle of a tensor", r->path,
-                           (unsigned long long)offset);
-        at += n;
-        bytes -= (uint64_t)n;
-        offset += (uint64_t)n;
+bool tl_ckpt_is(const tl_safetensors *file) { return tl_safetensors_metadata(file, "tally.format") != NULL; }
+
+/* ---- the header ---- */
+
+static bool read_hash(const char *digits, uint64_t *hash) {
+    *hash = 0;
+    for (int i = 0; i < TL_CKPT_DIGITS; i++) {
+        const char *at = strchr("0123456789abcdef", digits[i]);
+        if (digits[i] == '\0' || !at)
+            return false;
+        *hash = *hash << 4 | (uint64_t)(at - "0123456789abcdef");
     }
-    return TL_OK;
+    return true;
 }
 
-/* What else such a file tends to be. */
-static const char *guess(const unsigned char *at, size_t n) {
-    static const struct {
-        const char *start, *what;
-    } known[] = {{"PK\003\004", "a zip archive (a PyTorch checkpoint?)"},
-                 {"\200\002", "a Python pickle"},
-                 {"version https://git-lfs", "a git-LFS pointer: fetch the file itself"},
-                 {"<", "an HTML or XML page"},
-                 {"{", "JSON"},
-                 {"GGUF", "a GGUF file"},
-                 {"\037\213", "a gzip archive"}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (n >= strlen(known[i].start) && memcmp(at, known[i].start, strlen(known[i].start)) == 0)
-            return known[i].what;
-    return n > 9 && at[8] == '{' ? "a safetensors file" : "something else";
+static tl_status damaged(const tl_ckpt *c, const char *what, tl_error *error) {
+    return tl_fail(error, TL_ERR_FORMAT, "%s is damaged: %s", c->name, what);
 }
 
-static tl_status read_fixed(const reader *r, tl_ckpt_head *h) {
-    unsigned char at[TL_CKPT_FIXED] = {0};
-    size_t n = r->length < sizeof at ? (size_t)r->length : sizeof at;
-    tl_status status = get_all(r, at, n, 0);
-    if (status != TL_OK)
-        return status;
-    if (n == 0)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s is empty", r->path);
-    size_t magic = n < 8 ? n : 8;
-    if (memcmp(at, TL_CKPT_MAGIC, magic) != 0)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s is no checkpoint of tally: it looks like %s", r->path,
-                       guess(at, n));
-    if (n < sizeof at)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s is cut short: %llu bytes, a header has %d", r->path,
-                       (unsigned long long)n, TL_CKPT_FIXED);
-    h->version = (uint32_t)tl_ckpt_get(at + 8, 4);
-    h->tensors = (uint32_t)tl_ckpt_get(at + 12, 4);
-    h->header_bytes = tl_ckpt_get(at + 16, 8);
-    h->file_bytes = tl_ckpt_get(at + 24, 8);
-    h->states = (uint32_t)tl_ckpt_get(at + 36, 4);
-    h->state = (tl_ckpt_state){.step = (int64_t)tl_ckpt_get(at + 40, 8),
-                               .total_steps = (int64_t)tl_ckpt_get(at + 48, 8),
-                               .data_position = tl_ckpt_get(at + 56, 8),
-                               .seed_init = tl_ckpt_get(at + 64, 8),
-                               .seed_data = tl_ckpt_get(at + 72, 8),
-                               .seed_dropout = tl_ckpt_get(at + 80, 8),
-                               .dropout_position = tl_ckpt_get(at + 88, 8)};
-    if (h->version != TL_CKPT_VERSION)
-        return tl_fail(r->error, TL_ERR_UNSUPPORTED, "%s is a checkpoint of format %u; this build reads format %d",
-                       r->path, h->version, TL_CKPT_VERSION);
-    if (h->file_bytes != r->length)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s has %llu bytes where its header says %llu: %s", r->path,
-                       (unsigned long long)r->length, (unsigned long long)h->file_bytes,
-                       r->length < h->file_bytes ? "cut short" : "something was added");
-    if (h->header_bytes > h->file_bytes || h->header_bytes > TL_CKPT_LARGEST_HEADER ||
-        h->header_bytes < TL_CKPT_FIXED + TL_CKPT_CHECKSUM)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s says its header has %llu bytes, of a file of %llu", r->path,
-                       (unsigned long long)h->header_bytes, (unsigned long long)h->file_bytes);
-    if (h->state.step < 0 || h->state.total_steps < 0)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s is at step %lld of %lld", r->path, (long long)h->state.step,
-                       (long long)h->state.total_steps);
-    return TL_OK;
-}
-
-static tl_status open_file(reader *r, const char *path, tl_ckpt_head *h, tl_error *error) {
-    *r = (reader){.path = path, .error = error};
-    r->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a FIFO */
-    struct stat st;
-    if (r->file < 0 || fstat(r->file, &st) != 0) {
-        int reason = errno;
-        if (r->file >= 0)
-            close(r->file);
-        return tl_fail(error, reason == ENOENT ? TL_ERR_NOT_FOUND : TL_ERR_IO, "cannot open the checkpoint %s: %s",
-                       path, strerror(reason));
+static tl_status check_seal(const tl_ckpt *c, tl_error *error) {
+    int64_t length = tl_safetensors_header_bytes(c->file), start = 8 + (int64_t)sizeof TL_CKPT_START - 1;
+    uint64_t hash = 0;
+    char *bytes = malloc((size_t)length);
+    if (!bytes)
+        return tl_fail(error, TL_ERR_MEMORY, "%s: no memory for its header of %lld bytes", c->name, (long long)length);
+    tl_status status = tl_safetensors_read_raw(c->file, 0, bytes, length, error);
+    bool same = status == TL_OK && length > start + TL_CKPT_DIGITS &&
+                memcmp(bytes + 8, TL_CKPT_START, sizeof TL_CKPT_START - 1) == 0 && read_hash(bytes + start, &hash);
+    if (same) {
+        memset(bytes + start, '0', TL_CKPT_DIGITS);
+        same = tl_ckpt_hash(bytes, (size_t)length) == hash;
     }
-    tl_status status = TL_OK;
-    r->length = (uint64_t)st.st_size;
-    if (!S_ISREG(st.st_mode))
-        status = tl_fail(error, TL_ERR_FORMAT, "%s is no regular file", path);
-    else
-        status = read_fixed(r, h);
-    if (status != TL_OK)
-        close(r->file);
+    free(bytes);
+    if (status == TL_OK && !same)
+        status = damaged(c, "its header does not match its checksum (changed by another program?)", error);
     return status;
 }
 
-static char *shape_text(const uint64_t *size, int ndim, char *buffer, size_t bytes) {
-    size_t at = 0;
-    buffer[0] = '\0';
-    for (int i = 0; i < ndim && at < bytes - 1; i++)
-        at += (size_t)snprintf(buffer + at, bytes - at, "%s%llu", i ? ", " : "", (unsigned long long)size[i]);
+static bool read_unsigned(const tl_ckpt *c, const char *key, uint64_t most, uint64_t *value) {
+    const char *text = tl_safetensors_metadata(c->file, key);
+    char *end = NULL;
+    errno = 0;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return false;
+    *value = strtoull(text, &end, 10);
+    return errno == 0 && *end == '\0' && *value <= most;
+}
+
+/* Where it is not there, *there stays false. */
+static bool read_real(const tl_ckpt *c, const char *key, bool *there, double *value) {
+    const char *text = tl_safetensors_metadata(c->file, key);
+    char *end = NULL;
+    if (!text)
+        return true;
+    *there = true;
+    *value = strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+static tl_status read_state(tl_ckpt *c, tl_error *error) {
+    tl_ckpt_state *s = &c->state;
+    uint64_t step = 0, updates = 0, total = 0;
+    bool ok = read_unsigned(c, "tally.step", INT64_MAX, &step) &&
+              read_unsigned(c, "tally.optimizer_steps", INT64_MAX, &updates) &&
+              read_unsigned(c, "tally.total_steps", INT64_MAX, &total) &&
+              read_unsigned(c, "tally.data_position", UINT64_MAX, &s->data_position) &&
+              read_unsigned(c, "tally.seed_init", UINT64_MAX, &s->seed_init) &&
+              read_unsigned(c, "tally.seed_data", UINT64_MAX, &s->seed_data) &&
+              read_unsigned(c, "tally.seed_dropout", UINT64_MAX, &s->seed_dropout) &&
+              read_unsigned(c, "tally.dropout_position", UINT64_MAX, &s->dropout_position) &&
+              read_real(c, "tally.loss", &s->has_loss, &s->loss) &&
+              read_real(c, "tally.validation_loss", &s->has_validation_loss, &s->validation_loss);
+    s->step = (int64_t)step;
+    s->optimizer_steps = (int64_t)updates;
+    s->total_steps = (int64_t)total;
+    c->checksums = tl_safetensors_metadata(c->file, "tally.xxh3_64");
+    if (!ok || !c->checksums || strlen(c->checksums) != (size_t)tl_safetensors_count(c->file) * (TL_CKPT_DIGITS + 1))
+        return damaged(c, "its metadata are not those of a checkpoint", error);
+    return TL_OK;
+}
+
+static tl_status check(tl_ckpt *c, tl_error *error) {
+    const char *format = tl_safetensors_metadata(c->file, "tally.format");
+    char quoted[64];
+    if (!format)
+        return tl_fail(error, TL_ERR_FORMAT,
+                       "%s is a safetensors file, but no checkpoint of tally: it holds weights and no state of a run",
+                       c->name);
+    if (strcmp(format, TL_CKPT_FORMAT) != 0)
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s is of the format \"%s\"; this build reads \"%s\"", c->name,
+                       tl_quotable(format, strlen(format), quoted, sizeof quoted), TL_CKPT_FORMAT);
+    tl_status status = check_seal(c, error);
+    return status == TL_OK ? read_state(c, error) : status;
+}
+
+tl_ckpt *tl_ckpt_open(const char *path, tl_error *error) {
+    tl_ckpt *c = calloc(1, sizeof *c);
+    if (!c) {
+        tl_fail(error, TL_ERR_MEMORY, "no memory to open a checkpoint");
+        return NULL;
+    }
+    tl_quotable(path, strlen(path), c->name, sizeof c->name);
+    c->file = tl_safetensors_open(path, error);
+    if (!c->file || check(c, error) != TL_OK) {
+        tl_ckpt_close(c);
+        return NULL;
+    }
+    return c;
+}
+
+void tl_ckpt_close(tl_ckpt *c) {
+    if (!c)
+        return;
+    tl_safetensors_close(c->file);
+    free(c);
+}
+
+const tl_ckpt_state *tl_ckpt_state_of(const tl_ckpt *c) { return &c->state; }
+
+const tl_safetensors *tl_ckpt_file(const tl_ckpt *c) { return c->file; }
+
+const char *tl_ckpt_text(const tl_ckpt *c, const char *key) {
+    return strncmp(key, "tally.", 6) == 0 ? NULL : tl_safetensors_metadata(c->file, key);
+}
+
+/* ---- against the run ---- */
+
+enum { NAMED = 3 }; /* of what differs */
+
+typedef struct differences {
+    char text[640];
+    size_t used;
+    int count;
+    tl_status status;
+} differences;
+
+static void note(differences *d, tl_status status, const char *format, ...) TL_PRINTF(3, 4);
+
+static void note(differences *d, tl_status status, const char *format, ...) {
+    va_list args;
+    if (d->count++ == 0)
+        d->status = status;
+    if (d->count > NAMED)
+        return;
+    size_t room = sizeof d->text - d->used;
+    int n = snprintf(d->text + d->used, room, "%s", d->count > 1 ? "; " : "");
+    d->used += n < 0 || (size_t)n >= room ? 0 : (size_t)n;
+    va_start(args, format);
+    n = vsnprintf(d->text + d->used, sizeof d->text - d->used, format, args);
+    va_end(args);
+    d->used = n < 0 || (size_t)n >= sizeof d->text - d->used ? sizeof d->text - 1 : d->used + (size_t)n;
+}
+
+static char *shape_text(const int64_t *dim, int64_t ndim, char *buffer, size_t bytes) {
+    size_t at = (size_t)snprintf(buffer, bytes, "[");
+    for (int64_t i = 0; i < ndim && i < TL_MAX_NDIM; i++)
+        at += (size_t)snprintf(buffer + at, bytes - at, "%s%lld", i ? ", " : "", (long long)dim[i]);
+    snprintf(buffer + at, bytes - at, "%s]", ndim > TL_MAX_NDIM ? ", …" : "");
     return buffer;
 }
 
-/* One entry of the table against the tensor that should be there. */
-static tl_status check_entry(const reader *r, const unsigned char *at, const unsigned char *want,
-                             const tl_ckpt_entry *e) {
-    size_t length = strlen(e->name), have = (size_t)tl_ckpt_get(at + 4, 4);
-    const char *role = tl_ckpt_role_name(e->role);
-    if (have != length || memcmp(at + TL_CKPT_ENTRY, e->name, length) != 0 || at[0] != want[0]) {
-        char found[128]; /* of the file's bytes only those that were checked to be there */
-        tl_quotable((const char *)at + TL_CKPT_ENTRY, have < length ? have : length, found, sizeof found);
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s holds the %s of \"%s\" where this model has the %s of \"%s\"",
-                       r->path, tl_ckpt_role_name((tl_ckpt_role)at[0]), found, role, e->name);
+static void compare(const tl_safetensors_tensor *have, const tl_ckpt_entry *want, differences *d) {
+    const tl_shape *shape = tl_tensor_shape(want->tensor);
+    tl_dtype dtype = tl_tensor_dtype(want->tensor);
+    char found[200], wanted[200], name[96];
+    int64_t dim[TL_MAX_NDIM];
+    tl_quotable(want->name, strlen(want->name), name, sizeof name);
+    if (!have) {
+        note(d, TL_ERR_SHAPE, "it has no %s", name);
+        return;
     }
-    if (at[1] != want[1])
-        return tl_fail(r->error, TL_ERR_DTYPE, "%s holds the %s of %s in %s; this run has it in %s", r->path, role,
-                       e->name, at[1] < TL_DTYPE_COUNT ? tl_dtype_name((tl_dtype)at[1]) : "an unknown number format",
-                       tl_dtype_name((tl_dtype)want[1]));
-    if (at[2] != want[2] || memcmp(at + 8, want + 8, 64) != 0) {
-        uint64_t a[8], b[8];
-        char text_a[200], text_b[200];
-        for (int i = 0; i < 8; i++) {
-            a[i] = tl_ckpt_get(at + 8 + 8 * i, 8);
-            b[i] = tl_ckpt_get(want + 8 + 8 * i, 8);
-        }
-        return tl_fail(r->error, TL_ERR_SHAPE, "%s holds %s as [%s]; this model has it as [%s]", r->path, e->name,
-                       shape_text(a, at[2] <= 8 ? at[2] : 8, text_a, sizeof text_a),
-                       shape_text(b, want[2], text_b, sizeof text_b));
-    }
-    if (memcmp(at + 72, want + 72, 16) != 0)
-        return tl_fail(r->error, TL_ERR_FORMAT,
-                       "%s says %s lies at byte %llu with %llu bytes; it must lie at %llu with %llu", r->path, e->name,
-                       (unsigned long long)tl_ckpt_get(at + 72, 8), (unsigned long long)tl_ckpt_get(at + 80, 8),
-                       (unsigned long long)e->offset, (unsigned long long)e->bytes);
-    return TL_OK;
+    bool same = have->ndim == shape->ndim;
+    for (int i = 0; i < shape->ndim; i++)
+        dim[i] = shape->dim[i].size;
+    for (int i = 0; same && i < shape->ndim; i++)
+        same = have->dim[i] == dim[i];
+    if (!same)
+        note(d, TL_ERR_SHAPE, "it holds %s as %s, this run has it as %s", name,
+             shape_text(have->dim, have->ndim, found, sizeof found),
+             shape_text(dim, shape->ndim, wanted, sizeof wanted));
+    else if (have->dtype != dtype)
+        note(d, TL_ERR_DTYPE, "it holds %s in %s, this run has it in %s", name, have->format,
+             tl_safetensors_word(dtype));
 }
 
-/* Everything but the values. */
-static tl_status check_header(const reader *r, const unsigned char *have, const unsigned char *want,
-                              const tl_ckpt_head *h, const tl_ckpt_head *w, const tl_net *net,
-                              const tl_optimizer *optimizer) {
-    if (h->states != w->states)
-        return tl_fail(r->error, TL_ERR_FORMAT,
-                       "%s holds %u optimizer states of each parameter, this run's optimizer keeps %u: another --optim",
-                       r->path, h->states, w->states);
-    tl_ckpt_list list;
-    tl_ckpt_entry e;
-    size_t at = TL_CKPT_FIXED;
-    tl_ckpt_list_begin(&list, net, optimizer, w->header_bytes);
-    for (uint32_t i = 0; tl_ckpt_list_next(&list, &e); i++) {
-        size_t bytes = TL_CKPT_ENTRY + strlen(e.name);
-        if (i >= h->tensors || at + bytes + TL_CKPT_CHECKSUM > h->header_bytes)
-            return tl_fail(r->error, TL_ERR_FORMAT, "%s holds %u tensors, this run has %u: the %s of \"%s\" is missing",
-                           r->path, h->tensors, w->tensors, tl_ckpt_role_name(e.role), e.name);
-        tl_status status = check_entry(r, have + at, want + at, &e);
-        if (status != TL_OK)
-            return status;
-        at += bytes;
-    }
-    if (h->tensors != w->tensors || h->header_bytes != w->header_bytes || h->file_bytes != w->file_bytes)
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s holds %u tensors in %llu bytes, this run has %u in %llu", r->path,
-                       h->tensors, (unsigned long long)h->file_bytes, w->tensors, (unsigned long long)w->file_bytes);
-    if (tl_ckpt_get(have + at, 8) != tl_ckpt_hash(TL_CKPT_HASH, have, at))
-        return tl_fail(r->error, TL_ERR_FORMAT, "%s is damaged: its header does not match its checksum", r->path);
-    return TL_OK;
+static int by_name(const void *a, const void *b) {
+    const tl_ckpt_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
-static tl_status read_values(const reader *r, const unsigned char *header, const tl_ckpt_head *h, const tl_net *net,
-                             const tl_optimizer *optimizer) {
-    tl_ckpt_list list;
-    tl_ckpt_entry e;
-    size_t at = TL_CKPT_FIXED;
-    tl_ckpt_list_begin(&list, net, optimizer, h->header_bytes);
-    while (tl_ckpt_list_next(&list, &e)) {
-        void *data = tl_tensor_data((tl_tensor *)(uintptr_t)e.tensor);
-        tl_status status = get_all(r, data, e.bytes, e.offset);
-        if (status != TL_OK)
-            return status;
-        if (tl_ckpt_get(header + at + 88, 8) != tl_ckpt_hash(TL_CKPT_HASH, data, e.bytes))
-            return tl_fail(r->error, TL_ERR_FORMAT, "%s is damaged: the %s of %s does not match its checksum", r->path,
-                           tl_ckpt_role_name(e.role), e.name);
-        e.tensor->storage->version++;
-        at += TL_CKPT_ENTRY + strlen(e.name);
+/* What the file has and the run has not. `list` is sorted by name for it. */
+static void find_others(const tl_ckpt *c, const tl_ckpt_list *list, bool weights_alone, differences *d) {
+    for (int64_t i = 0; i < tl_safetensors_count(c->file); i++) {
+        const tl_safetensors_tensor *t = tl_safetensors_at(c->file, i);
+        tl_ckpt_entry key = {.name = (char *)(uintptr_t)t->name};
+        char name[96];
+        if (weights_alone && strncmp(t->name, "model.", 6) != 0)
+            continue;
+        if (!bsearch(&key, list->entries, (size_t)list->count, sizeof key, by_name))
+            note(d, TL_ERR_SHAPE, "it holds %s, which this run has not",
+                 tl_quotable(t->name, strlen(t->name), name, sizeof name));
     }
-    return TL_OK;
 }
 
-static tl_status load(const reader *r, tl_ctx *ctx, const tl_ckpt_head *h, tl_net *net, tl_optimizer *optimizer) {
-    tl_ckpt_head want_head;
-    tl_status status = tl_optimizer_restore(optimizer, h->state.step);
-    if (status != TL_OK)
-        return tl_fail(r->error, status, "%s", ctx->error.message);
-    unsigned char *want = tl_ckpt_header_make(net, optimizer, &h->state, &want_head, r->error);
-    if (!want)
-        return r->error ? r->error->status : TL_ERR_MEMORY;
-    unsigned char *have = malloc((size_t)h->header_bytes); /* at most the file's length, and 64 MiB */
-    if (!have)
-        status = tl_fail(r->error, TL_ERR_MEMORY, "no memory for the header of %s", r->path);
-    if (status == TL_OK)
-        status = get_all(r, have, h->header_bytes, 0);
-    if (status == TL_OK)
-        status = check_header(r, have, want, h, &want_head, net, optimizer);
-    if (status == TL_OK)
-        status = read_values(r, have, h, net, optimizer);
-    free(have);
-    free(want);
+static tl_status check_run(const tl_ckpt *c, const tl_ckpt_list *list, bool weights_alone, tl_error *error) {
+    differences d = {.text = ""};
+    tl_ckpt_list sorted = {.count = list->count};
+    for (int64_t i = 0; i < list->count; i++)
+        compare(tl_safetensors_find(c->file, list->entries[i].name), &list->entries[i], &d);
+    sorted.entries = malloc(((size_t)list->count + 1) * sizeof *sorted.entries);
+    if (!sorted.entries)
+        return tl_fail(error, TL_ERR_MEMORY, "no memory for a checkpoint's table of tensors");
+    memcpy(sorted.entries, list->entries, (size_t)list->count * sizeof *sorted.entries);
+    qsort(sorted.entries, (size_t)list->count, sizeof *sorted.entries, by_name);
+    find_others(c, &sorted, weights_alone, &d);
+    free(sorted.entries);
+    if (d.count == 0)
+        return TL_OK;
+    if (d.count > NAMED)
+        return tl_fail(error, d.status, "%s is of another run (another model, --optim or --precision): %s; and %d more",
+                       c->name, d.text, d.count - NAMED);
+    return tl_fail(error, d.status, "%s is of another run (another model, --optim or --precision): %s", c->name,
+                   d.text);
+}
+
+/* ---- values ---- */
+
+static tl_status check_hash(const tl_ckpt *c, const tl_safetensors_tensor *t, uint64_t hash, tl_error *error) {
+    int64_t index = t - tl_safetensors_at(c->file, 0);
+    uint64_t want = 0;
+    char name[96];
+    if (read_hash(c->checksums + index * (TL_CKPT_DIGITS + 1), &want) && want == hash)
+        return TL_OK;
+    return tl_fail(error, TL_ERR_FORMAT, "%s is damaged: the values of %s do not match their checksum", c->name,
+                   tl_quotable(t->name, strlen(t->name), name, sizeof name));
+}
+
+static tl_status read_values(const tl_ckpt *c, const tl_ckpt_list *list, tl_error *error) {
+    tl_status status = TL_OK;
+    for (int64_t i = 0; i < list->count && status == TL_OK; i++) {
+        const tl_ckpt_entry *e = &list->entries[i];
+        const tl_safetensors_tensor *t = tl_safetensors_find(c->file, e->name);
+        void *data = tl_tensor_data((tl_tensor *)(uintptr_t)e->tensor);
+        status = tl_safetensors_read(c->file, t, 0, data, e->bytes, error);
+        if (status == TL_OK)
+            status = check_hash(c, t, tl_ckpt_hash(data, (size_t)e->bytes), error);
+        e->tensor->storage->version++;
+    }
     return status;
 }
 
-tl_status tl_ckpt_load(const char *path, tl_ctx *ctx, tl_net *net, tl_optimizer *optimizer, tl_ckpt_state *state,
-                       tl_error *error) {
-    reader r;
-    tl_ckpt_head head = {0};
-    if (tl_ctx_is_meta(ctx))
-        return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");
-    tl_status status = open_file(&r, path, &head, error);
+/* States as the first update makes them, and the count. A run whose steps were all skipped has states and no update. */
+static tl_status restore(const tl_ckpt *c, tl_optimizer *optimizer) {
+    int64_t updates = c->state.optimizer_steps;
+    bool states = updates > 0;
+    for (int64_t i = 0; i < tl_safetensors_count(c->file) && !states; i++)
+        states = strncmp(tl_safetensors_at(c->file, i)->name, "optim.", 6) == 0;
+    tl_status status = tl_optimizer_restore(optimizer, states && updates == 0 ? 1 : updates);
+    return status == TL_OK && states && updates == 0 ? tl_optimizer_restore(optimizer, 0) : status;
+}
+
+static tl_status load(const tl_ckpt *c, const tl_ckpt_contents *contents, tl_error *error) {
+    tl_ckpt_list list;
+    tl_ctx *ctx = contents->ctx;
+    tl_status status = contents->optimizer ? restore(c, contents->optimizer) : TL_OK;
+    if (status != TL_OK)
+        return tl_fail(error, status, "%s", ctx->error.message);
+    status = tl_ckpt_list_make(contents, &list, error);
     if (status != TL_OK)
         return status;
+    status = check_run(c, &list, contents->optimizer == NULL, error);
+    if (status == TL_OK)
+        status = read_values(c, &list, error);
+    tl_ckpt_list_free(&list);
+    return status;
+}
+
+tl_status tl_ckpt_read(const tl_ckpt *c, const tl_ckpt_contents *contents, tl_ckpt_state *state, tl_error *error) {
+    tl_ctx *ctx = contents->ctx;
+    tl_error own = {TL_OK, ""};
+    if (tl_ctx_is_meta(ctx))
+        return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");
+    if (ctx->error.status != TL_OK)
+        return tl_fail(error, ctx->error.status, "%s", ctx->error.message);
     tl_phase before = tl_phase_get(ctx);
     bool recording = ctx->recording;
     ctx->recording = false;
     tl_phase_set(ctx, TL_PHASE_LOAD);
-    status = load(&r, ctx, &head, net, optimizer);
+    tl_status status = load(c, contents, &own);
     tl_phase_set(ctx, before);
     ctx->recording = recording;
-    close(r.file);
     if (status != TL_OK)
-        return status;
-    ctx->seed_init = head.state.seed_init;
-    ctx->seed_data = head.state.seed_data;
-    ctx->seed_dropout = head.state.seed_dropout;
-    ctx->random_position = head.state.dropout_position;
-    *state = head.state;
+        return tl_fail(error, status, "%s", own.message);
+    *state = c->state;
+    if (contents->optimizer) {
+        ctx->seed_init = c->state.seed_init;
+        ctx->seed_data = c->state.seed_data;
+        ctx->seed_dropout = c->state.seed_dropout;
+        ctx->random_position = c->state.dropout_position;
+    }
     return TL_OK;
 }
 
-tl_status tl_ckpt_peek(const char *path, tl_ckpt_state *state, tl_error *error) {
-    reader r;
-    tl_ckpt_head head = {0};
-    tl_status status = open_file(&r, path, &head, error);
-    if (status != TL_OK)
-        return status;
-    close(r.file);
-    *state = head.state;
-    return TL_OK;
+tl_status tl_ckpt_load(const char *path, const tl_ckpt_contents *contents, tl_ckpt_state *state, tl_error *error) {
+    tl_error own = {TL_OK, ""};
+    tl_ckpt *c = tl_ckpt_open(path, &own);
+    tl_status status = c ? tl_ckpt_read(c, contents, state, &own) : own.status;
+    tl_ckpt_close(c);
+    return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", own.message);
+}
+
+/* XXH3 is not asked for in pieces: a tensor is read whole, as when it is loaded, one at a time. */
+tl_status tl_ckpt_verify(const tl_ckpt *c, tl_error *error) {
+    tl_status status = TL_OK;
+    for (int64_t i = 0; i < tl_safetensors_count(c->file) && status == TL_OK; i++) {
+        const tl_safetensors_tensor *t = tl_safetensors_at(c->file, i);
+        void *data = malloc((size_t)t->bytes + 1);
+        if (!data)
+            return tl_fail(error, TL_ERR_MEMORY, "%s: no memory for a tensor of %lld bytes", c->name,
+                           (long long)t->bytes);
+        status = tl_safetensors_read(c->file, t, 0, data, t->bytes, error);
+        if (status == TL_OK)
+            status = check_hash(c, t, tl_ckpt_hash(data, (size_t)t->bytes), error);
+        free(data);
+    }
+    return status;
 }

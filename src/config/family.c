@@ -181,6 +181,7 @@ static void read_rope_kind(tl_config_reader *r, const char *outer) {
     for (size_t i = 0; i < sizeof angles_only / sizeof angles_only[0]; i++)
         if (strcmp(kind, angles_only[i]) == 0) {
             tl_config_ignore(r, "%s %s: changes angles only, not the account", outer, kind);
+            tl_config_not_computed(r, "%s of type %s", outer, kind);
             return;
         }
     if (strcmp(kind, "llama3") != 0) {

@@ -48,6 +48,22 @@ static const struct {
     {"audio_config", NOTHING, "only text models are built in"},
 };
 
+/* Keys of neighbouring families that scale or clip what is computed: the same products and tensors, other results. */
+static const struct {
+    const char *key;
+    harmless when;
+} other_results[] = {
+    {"clip_qkv", NOTHING},
+    {"logit_scale", ONE},
+    {"embedding_scale", ONE},
+    {"scale_embedding", OFF},
+    {"attn_scale", ONE},
+    {"attn_temperature_tuning", OFF},
+    {"attention_scale", ONE},
+    {"query_pre_attn_scalar", NOTHING},
+    {"rope_local_base_freq", NOTHING},
+};
+
 static bool is_harmless(const json_t *value, harmless when) {
     if (value == NULL || json_is_null(value))
         return true;
@@ -228,6 +244,10 @@ void tl_config_note_rest(tl_config_reader *r) {
         }
         tl_config_raw(r, key, raw, sizeof raw);
         tl_quotable(key, strlen(key), name, sizeof name);
+        for (size_t i = 0; i < sizeof other_results / sizeof other_results[0]; i++)
+            if (strcmp(key, other_results[i].key) == 0 &&
+                !is_harmless(json_object_get(r->object, key), other_results[i].when))
+                tl_config_not_computed(r, "%s %s", name, raw);
         if (strcmp(key, "torch_dtype") == 0 || strcmp(key, "dtype") == 0)
             tl_config_ignore(r, "%s %s: precision is the plan's to choose", name, raw);
         else if (strcmp(key, "pretraining_tp") == 0) {

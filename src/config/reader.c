@@ -165,6 +165,14 @@ void tl_config_ignore(tl_config_reader *r, const char *format, ...) {
     va_end(args);
 }
 
+void tl_config_not_computed(tl_config_reader *r, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    if (r->status == TL_OK && r->model->not_computed[0] == '\0')
+        (void)vsnprintf(r->model->not_computed, sizeof r->model->not_computed, format, args);
+    va_end(args);
+}
+
 void tl_config_source(const tl_config_reader *r, tl_source *source, const char *key) {
     (void)snprintf(source->text, sizeof source->text, "%s%s%s", r->depth > 0 ? r->path[r->depth - 1] : "",
                    r->depth > 0 ? "." : "", key);

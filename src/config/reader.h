@@ -39,6 +39,8 @@ bool tl_config_enter(tl_config_reader *r, const char *key, const json_t **saved)
 void tl_config_leave(tl_config_reader *r, const json_t *saved);
 
 void tl_config_assume(tl_config_reader *r, const char *format, ...) TL_PRINTF(2, 3);
+/* Planned all the same, and refused where values are. The first one stands. */
+void tl_config_not_computed(tl_config_reader *r, const char *format, ...) TL_PRINTF(2, 3);
 void tl_config_ignore(tl_config_reader *r, const char *format, ...) TL_PRINTF(2, 3);
 /* "text_config.n_embd" */
 void tl_config_source(const tl_config_reader *r, tl_source *source, const char *key);

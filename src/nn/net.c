@@ -54,6 +54,12 @@ tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const 
         tl_ctx_fail(ctx, TL_ERR_DTYPE, "a model in %s; f64, f32, bf16 or f16 would work", tl_dtype_name(dtype));
         return NULL;
     }
+    if (model->not_computed[0] && !tl_ctx_is_meta(ctx)) {
+        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                    "%s has %s, which is planned but not computed: its results would be another model's", model->name,
+                    model->not_computed);
+        return NULL;
+    }
     tl_net *net = tl_host_alloc(ctx, sizeof *net);
     if (!net)
         return NULL;

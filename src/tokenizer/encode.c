@@ -244,7 +244,8 @@ static tl_status encode_plain(tl_encoder *e, const char *text, size_t length, bo
         while (end < length && (bytes = tl_tokenizer_character(text + end, length - end)) <= 0 &&
                (bytes == 0 || closed))
             end++;
-        if (end == length && !closed)
+        /* The run goes on where the bytes at the end turn out to be no character either. */
+        if (!closed && (end == length || bytes < 0))
             break;
         e->word_at = place(e, text + at);
         status = end > at ? encode_word(e, text + at, end - at) : TL_OK;

@@ -100,6 +100,53 @@ static tl_status pattern_fails(const tl_splitter *s, const tl_tokenizer_stage *f
                    tl_quotable(from->pattern + start, shown, quoted, sizeof quoted));
 }
 
+/* Unicode's White_Space (PropList.txt). PCRE2's \s has U+180E besides, which Unicode took off in version 6.3; the libraries that
+ * tokenizers were made with follow Unicode. */
+#define SPACES                                                                                                         \
+    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+
+/* Writes the pattern with \s as Unicode has it (\S too, outside of [ ]); `out` may be NULL to measure. */
+static size_t with_unicode_spaces(const char *pattern, size_t length, char *out) {
+    size_t n = 0, opened = 0;
+    bool in_class = false;
+    for (size_t i = 0; i < length; i++) {
+        const char *piece = pattern + i;
+        size_t piece_length = 1;
+        if (pattern[i] == '\\' && i + 1 < length) {
+            const char next = pattern[++i];
+            piece_length = 2;
+            if (next == 's' || (next == 'S' && !in_class)) {
+                piece = in_class ? SPACES : next == 's' ? "[" SPACES "]" : "[^" SPACES "]";
+                piece_length = strlen(piece);
+            }
+        } else if (!in_class && pattern[i] == '[') {
+            in_class = true;
+            opened = i + 1 + (i + 1 < length && pattern[i + 1] == '^');
+        } else if (in_class && pattern[i] == ']' && i > opened) /* a ] in the first place is a letter */
+            in_class = false;
+        if (out)
+            memcpy(out + n, piece, piece_length);
+        n += piece_length;
+    }
+    return n;
+}
+
+/* The pattern compiled with Unicode's white space; NULL without memory, or where it would be too long. */
+static pcre2_code *compile_spaces(const tl_splitter *s, const tl_tokenizer_stage *from, uint32_t options) {
+    const size_t length = with_unicode_spaces(from->pattern, from->length, NULL);
+    char *pattern = s->allocator->alloc(s->allocator->self, length + 1, 16, TL_ALLOC_HOST);
+    int code;
+    PCRE2_SIZE offset;
+    if (!pattern)
+        return NULL;
+    (void)with_unicode_spaces(from->pattern, from->length, pattern);
+    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)pattern, length, options, &code, &offset, s->compile);
+    s->allocator->release(s->allocator->self, pattern, length + 1, TL_ALLOC_HOST);
+    return compiled;
+}
+
+static bool quotes(const tl_tokenizer_stage *from) { return memmem(from->pattern, from->length, "\\Q", 2) != NULL; }
+
 static tl_status compile(tl_splitter *s, const tl_tokenizer_stage *from, pattern_stage *to, tl_error *error) {
     const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
     const uint32_t literal = PCRE2_UTF | PCRE2_LITERAL;
@@ -116,6 +163,13 @@ static tl_status compile(tl_splitter *s, const tl_tokenizer_stage *from, pattern
                              s->compile);
     if (!to->code)
         return pattern_fails(s, from, code, offset, error);
+    if (!from->literal && !quotes(from)) {
+        pcre2_code *compiled = compile_spaces(s, from, options);
+        if (!compiled)
+            return pattern_fails(s, from, PCRE2_ERROR_NOMEMORY, 0, error);
+        pcre2_code_free(to->code);
+        to->code = compiled;
+    }
     (void)pcre2_pattern_info(to->code, PCRE2_INFO_MAXLOOKBEHIND, &behind);
     to->whole = behind > 0 || (!from->literal && looks_at_start(from->pattern, from->length));
     /* Without a just-in-time compiler, or memory for it, matching is interpreted, with the same result. */

@@ -73,6 +73,10 @@ bool conformance_dtype_named(const char *name, tl_dtype *dtype); /* "FLOAT16" */
 /* A tensor of no axes with this value. */
 tl_tensor *conformance_constant(conformance_case *c, tl_dtype dtype, double value);
 
+/* safetensors.c: the files of SUITES/safetensors-vectors; prints its own result and adds to *failed. False: no such
+ * folder. */
+bool conformance_safetensors(const char *suites, int *failed);
+
 /* compare.c: "" or the first difference. On meta only shapes and formats are compared. */
 void conformance_compare(const conformance_case *c, char *text, size_t size);
 

@@ -275,21 +275,24 @@ static void report_op(const char *op, const op_result *r, totals *t) {
 
 int main(int argc, char **argv) {
     const char *shared = getenv("TALLY_SHARED");
-    char suite[PATH_SIZE];
+    char suites[PATH_SIZE], suite[PATH_SIZE + 8];
     tl_error error = {0};
     static totals t;
+    int files_failed = 0;
     if (argc > 1)
-        snprintf(suite, sizeof suite, "%s/onnx", argv[1]);
+        snprintf(suites, sizeof suites, "%s", argv[1]);
     else
-        snprintf(suite, sizeof suite, "%s/suites/onnx", shared ? shared : "../shared");
+        snprintf(suites, sizeof suites, "%s/suites", shared ? shared : "../shared");
+    snprintf(suite, sizeof suite, "%s/onnx", suites);
+    bool files = conformance_safetensors(suites, &files_failed);
     found *cases;
     int n = find_cases(suite, &cases);
     const tl_kernels *kernels = tl_kernels_for_cpu(NULL, &error);
     if (!cases || n == 0 || !kernels) {
-        printf("skip conformance: %s\n", kernels ? "NO CASES FOUND, nothing was compared" : error.message);
+        printf("skip conformance: %s\n", kernels ? "NO OP CASES FOUND, none was compared" : error.message);
         printf("# looked in %s; make conformance SUITES=FOLDER takes another\n", suite);
         free(cases);
-        return argc > 1;
+        return files ? files_failed > 0 : argc > 1;
     }
     op_result result = {0};
     for (int i = 0; i < n; i++) {
@@ -310,5 +313,5 @@ int main(int argc, char **argv) {
            t.skipped);
     printf("# the op cases of cs336/assignment1-npy and the float16 vectors are run by test_layers_cs336 and "
            "test_dtype\n");
-    return t.failed > 0;
+    return t.failed > 0 || files_failed > 0;
 }

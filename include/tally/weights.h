@@ -1,0 +1,63 @@
+/* tally/weights.h: a net's weights as Hugging Face keeps them: model.safetensors, or shards with
+ * model.safetensors.index.json, beside a config.json. Families gpt2 and llama, under their published names.
+ *
+ * GPT-2's published files hold four weights of each layer as [in, out] (Conv1D: attn.c_attn, attn.c_proj, mlp.c_fc,
+ * mlp.c_proj); they are transposed on the way, and their names may start with "transformer.". What is not a parameter is
+ * left out by name and counted: GPT-2's h.N.attn.bias and h.N.attn.masked_bias, Llama's rotary_emb.inv_freq, and a head
+ * that repeats the tied embedding bit for bit.
+ *
+ * Values in another format than the net's are converted, rounded to nearest even, counted and said; a value that would
+ * become infinite is an error, as are integers. Beyond the net at most one tensor is held.
+ */
+#ifndef TALLY_WEIGHTS_H
+#define TALLY_WEIGHTS_H
+
+#include "tally/nn.h"
+#include "tally/safetensors.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tl_weights_report {
+    int64_t files, tensors, bytes;   /* read: tensors of the net, and what their values took in the files */
+    int64_t formats[TL_DTYPE_COUNT]; /* tensors by the file's format */
+    int64_t converted, transposed;   /* of them */
+    int64_t ignored;                 /* tensors left out by name */
+    int64_t strays;                  /* .safetensors files of the folder that the index does not name */
+    char prefix[32];                 /* "transformer." or "" */
+    char note[1024];                 /* what was converted, ignored and stray, by name; "" if nothing was */
+} tl_weights_report;
+
+/* `path`: a folder (its index decides which files count; without one its model.safetensors), an index, one .safetensors
+ * file, or a checkpoint of tally or the folder of a run. The net is filled in place, phase load. Errors name the first
+ * tensors that are missing, unknown or of another shape, and a shard that is not there. A failure while values are read leaves
+ * the net partly filled. `report` may be NULL. */
+tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) TL_MUST_CHECK;
+
+/* The files alone, to look at: one, or those an index names. `path` as above, checkpoints apart. NULL with *error filled. */
+typedef struct tl_weights_files tl_weights_files;
+tl_weights_files *tl_weights_open(const char *path, tl_error *error);
+void tl_weights_close(tl_weights_files *files); /* NULL allowed */
+int64_t tl_weights_file_count(const tl_weights_files *files);
+const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t index);
+const char *tl_weights_file_name(const tl_weights_files *files, int64_t index); /* NULL: there is no index */
+const char *tl_weights_files_note(const tl_weights_files *files);               /* strays, by name; "" for none */
+
+typedef struct tl_weights_options {
+    int64_t shard_bytes; /* values of one file at most, though never less than one tensor; 0: one file */
+    const char *prefix;  /* of gpt2's names: NULL or "", or "transformer." */
+    bool convert;        /* into `dtype`: f64, f32, bf16 or f16; else as the net has them */
+    tl_dtype dtype;
+} tl_weights_options;
+
+/* Writes config.json and model.safetensors, or shards model-00001-of-00003.safetensors and, last, their index, into the
+ * folder (made if need be), each file whole or not at all; phase save. Refuses a net that no config.json of Hugging Face
+ * describes. A model that lay there under other files is removed once the new one is whole. options NULL: the defaults. */
+tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weights_options *options,
+                          tl_error *error) TL_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

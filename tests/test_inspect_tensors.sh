@@ -1,0 +1,112 @@
+#!/bin/sh
+# tally inspect of safetensors files, shards and checkpoints: what is listed is what other readers list (the file is taken
+# apart here with od and text tools), totals add up, damage is named, and no output is wider than 80 columns.
+set -u
+TALLY=${TALLY:-build/tally}
+work=$(mktemp -d "${TMPDIR:-/tmp}/tally-inspect-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+LC_ALL=C.UTF-8
+export LC_ALL
+unset COLUMNS NO_COLOR TALLY_ISA
+
+said() { # NAME STATUS
+    if [ "$2" -eq 0 ]; then echo "ok $1"; else
+        sed 's/^/# out: /' "$work/out" | head -20
+        sed 's/^/# err: /' "$work/err" | head -20
+        echo "not ok $1"
+    fi
+}
+run() {
+    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
+    ran=$?
+    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
+        sed 's/^/# /' "$work/err" | head -20
+        echo "not ok sanitizers are silent"
+    fi
+    return $ran
+}
+has() { tr -s ' \n' '  ' <"$work/out" | grep -qF -- "$1"; }
+err() { tr -s ' \n' '  ' <"$work/err" | grep -qF -- "$1"; }
+
+# A file from its header, padded with spaces to N bytes, and M bytes of values. make FILE HEADER N M
+make() {
+    printf "\\$(printf %03o $(($3 % 256)))\\$(printf %03o $(($3 / 256)))\0\0\0\0\0\0%-$3s" "$2" >"$1"
+    head -c "$4" /dev/zero >>"$1"
+}
+
+# ---- one file ----
+make "$work/a.safetensors" '{"__metadata__":{"format":"pt","by":"hand"},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},"b":{"dtype":"BF16","shape":[3],"data_offsets":[24,30]},"ids":{"dtype":"U64","shape":[],"data_offsets":[30,38]}}' 256 38
+run inspect "$work/a.safetensors"
+said 'a file' $?
+has '10 values in 3 tensors' && has 'F32: 1 tensor, 6 values, 24 B' && has 'BF16: 1 tensor, 3 values, 6 B' && has 'U64: 1 tensor, 1 values, 8 B'
+said 'totals by format' $?
+has 'format = pt' && has 'by = hand' && has 'w F32 [2, 3] 24' && has 'b BF16 [3] 6' && has 'ids U64 [] 8'
+said 'metadata and tensors' $?
+[ "$(awk '{ if (length > most) most = length } END { print most + 0 }' "$work/out")" -le 80 ]
+said 'within 80 columns' $?
+run --json inspect "$work/a.safetensors"
+code=$?
+[ $code -eq 0 ] && tr -d ' \n' <"$work/out" >"$work/flat" && grep -qF '"kind":"safetensors"' "$work/flat" &&
+    grep -qF '{"name":"b","dtype":"BF16","shape":[3],"values":3,"bytes":6,"offset":288}' "$work/flat" &&
+    grep -qF '"value_bytes":38' "$work/flat" && grep -qF '"metadata":{"format":"pt","by":"hand"}' "$work/flat"
+said 'and as JSON' $?
+run --format csv inspect "$work/a.safetensors"
+[ $? -eq 0 ] && [ "$(wc -l <"$work/out")" -eq 4 ] && grep -q '^ids,U64,\[\],1,8,,false' "$work/out"
+said 'and as csv, where a format that is not ours says so' $?
+
+# ---- shards ----
+mkdir "$work/m"
+make "$work/m/model-00001-of-00002.safetensors" '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 64 8
+make "$work/m/model-00002-of-00002.safetensors" '{"b":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}}' 64 8
+cp "$work/m/model-00001-of-00002.safetensors" "$work/m/stray.safetensors"
+printf '{"metadata": {}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}' >"$work/m/model.safetensors.index.json"
+for path in "$work/m" "$work/m/model.safetensors.index.json"; do
+    run inspect "$path"
+    [ $? -eq 0 ] && has '6 values in 2 tensors: 2 safetensors files of one index' && has 'stray.safetensors'
+    said "shards by $(basename "$path"): the index decides, the stray is named" $?
+done
+rm "$work/m/model-00002-of-00002.safetensors"
+run inspect "$work/m"
+[ $? -eq 1 ] && err 'model-00002-of-00002.safetensors, one of 2 files, which is not there'
+said 'a missing shard is named' $?
+
+# ---- a run ----
+run train sums --out "$work/run" --model gpt2:N=1,D=16,H=2 --micro-batch 4 --threads 1 --steps 6 --save-every 3
+said 'a run' $?
+run inspect "$work/run"
+[ $? -eq 0 ] && has 'step 6 of 6 a checkpoint of tally' && has 'model: 16 tensors, 3,712 values' && has 'optim.exp_avg: 16 tensors'
+said 'its latest checkpoint' $?
+run inspect --verify "$work/run/checkpoints"
+[ $? -eq 0 ] && has "the header's and every tensor's agree"
+said 'verified' $?
+run --json inspect "$work/run/checkpoints/step-00000003.safetensors"
+[ $? -eq 0 ] && grep -q '"step": *3' "$work/out" && grep -q '"kind": *"checkpoint"' "$work/out" && grep -q '"role": *"optim.exp_avg_sq"' "$work/out"
+said 'an older one, as JSON' $?
+size=$(wc -c <"$work/run/checkpoints/step-00000006.safetensors")
+printf '\377' | dd of="$work/run/checkpoints/step-00000006.safetensors" bs=1 seek=$((size - 5)) conv=notrunc 2>/dev/null
+run inspect "$work/run/checkpoints/step-00000006.safetensors"
+said 'a damaged value: seen only by' $?
+run inspect --verify "$work/run/checkpoints/step-00000006.safetensors"
+[ $? -eq 1 ] && err 'do not match their checksum'
+said '--verify' $?
+run inspect --verify "$work/a.safetensors"
+[ $? -eq 2 ] && err 'weights'
+said '--verify of weights: exit 2' $?
+
+# ---- what is no such file ----
+head -c 290 "$work/a.safetensors" >"$work/half.safetensors"
+run inspect "$work/half.safetensors"
+[ $? -eq 1 ] && err 'its end is missing'
+said 'half a download' $?
+printf '<!DOCTYPE html><html><body>Sign in</body></html>' >"$work/page.safetensors"
+run inspect "$work/page.safetensors"
+[ $? -eq 1 ] && err 'an HTML page'
+said 'a page of HTML' $?
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n' >"$work/lfs.safetensors"
+run inspect "$work/lfs.safetensors"
+[ $? -eq 1 ] && err 'git-LFS pointer'
+said 'a git-LFS pointer' $?
+make "$work/esc.safetensors" '{"a\u001b[31mb":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}' 72 1
+run inspect "$work/esc.safetensors"
+[ $? -eq 0 ] && ! LC_ALL=C grep -q "$(printf '\033')" "$work/out"
+said 'a name with an escape does not reach the terminal' $?
