@@ -23,6 +23,7 @@ struct instrument {
     bool failed;
     tl_kernels kernels;
     void (*real_product)(const tl_product *product);
+    tl_kernel *real_linear_int8;
 };
 
 /* The kernel's signature has no room for a user pointer. */
@@ -152,11 +153,24 @@ static void counting_product(const tl_product *p) {
     counting->real_product(p);
 }
 
+/* rows × outputs of the result, columns of the weight */
+static void counting_linear_int8(tl_kcall *call) {
+    const tl_array *y = &call->out[0];
+    tl_u128 count = (tl_u128)2 * (tl_u128)call->in[1].size[1];
+    for (int d = 0; d < y->ndim; d++)
+        count *= (tl_u128)y->size[d];
+    counting->m.matmul += count;
+    counting->m.products++;
+    counting->real_linear_int8(call);
+}
+
 const tl_kernels *instrument_kernels(instrument *i, const tl_kernels *real) {
     counting = i;
     i->kernels = *real;
     i->real_product = real->product;
     i->kernels.product = counting_product;
+    i->real_linear_int8 = real->linear_int8;
+    i->kernels.linear_int8 = counting_linear_int8;
     return &i->kernels;
 }
 

@@ -104,3 +104,13 @@ planned=$(printf '%s\n' "$out" | sed -n '/^on meta/,/^on [^m]/p' | grep '^  ')
 measured=$(printf '%s\n' "$out" | sed -n '/^on [^m]/,$p' | grep '^  ')
 [ -n "$planned" ] && [ "$planned" = "$measured" ]
 holds "both devices keep the same account" $?
+
+# a small Llama by hand: 2·(linear layers)·(tokens) + 2·V·D for each head + 4·H·K·(pairs) a layer; the whole text each time, or
+# the prompt and then one token at a time. Cache: 2·4·1·23·2·16·4. f32: 4·P; int8: 1 a linear weight and 4 a row's scale.
+example cached_decoding
+check "the same text" "16 of 16 tokens are the same"
+check "the cache" "2*4*1*23*2*16*4 = 23552 B"
+check "FLOPs with and without it" "124370944 without the cache, 11132928 with it"
+check "FLOPs of a step" "last step: 514048 FLOPs"
+check "weights in f32" "weights f32: 936192 B, cache 23552 B"
+check "weights in int8" "weights int8: 295680 B, cache 23552 B"

@@ -10,7 +10,7 @@ sources=$(find src cli include examples -name '*.[ch]' 2>/dev/null | LC_ALL=C so
 # shellcheck disable=SC2086 # a list of files
 awk '
 BEGIN {
-    split("base=0 kernel=1 tensor=1 account=2 op=3 axes=4 grad=5 nn=6 optim=7 data=7 config=7 ckpt=8 tokenizer=8 hw=8 train=9 plan=10 dist=10", pairs, " ")
+    split("base=0 kernel=1 tensor=1 account=2 op=3 axes=4 grad=5 nn=6 optim=7 data=7 config=7 ckpt=8 tokenizer=8 hw=8 infer=8 train=9 plan=10 dist=10", pairs, " ")
     for (i in pairs) { split(pairs[i], pair, "="); level[pair[1]] = pair[2] }
     level["ledger"] = level["account"] # tally/ledger.h
 }

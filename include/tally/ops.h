@@ -115,6 +115,9 @@ tl_tensor *tl_mse_(tl_tensor *a, tl_tensor *b, const char *site); /* mean (a−b
 tl_tensor *tl_fill_(tl_tensor *x, double value, const char *site);
 tl_tensor *tl_accumulate_(tl_tensor *into, tl_tensor *x, const char *site); /* into += x, same shape and dtype */
 tl_tensor *tl_scale_into_(tl_tensor *x, double factor, const char *site);
+/* into[… start … ] = x along `axis`, converted to into's dtype; the other sizes are equal and the end lies within the axis.
+ * Reads and writes as many elements as x has. Returns into's new handle; no gradient. */
+tl_tensor *tl_write_slice_(tl_tensor *into, tl_tensor *x, int axis, int64_t start, const char *site);
 /* x ·= min(1, max_norm/(√total + 1e-6)); total: one f64 value, the sum of squares over all gradients. */
 tl_tensor *tl_clip_scale_(tl_tensor *x, tl_tensor *total, double max_norm, const char *site);
 /* Random fills. Element i depends on (seed_init, name, first + i) alone: any sharding initialises alike. */
@@ -209,6 +212,7 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_mse(a, b) tl_mse_((a), (b), TL_HERE)
 #define tl_fill(x, value) tl_fill_((x), (value), TL_HERE)
 #define tl_accumulate(into, x) tl_accumulate_((into), (x), TL_HERE)
+#define tl_write_slice(into, x, axis, start) tl_write_slice_((into), (x), (axis), (start), TL_HERE)
 #define tl_clip_scale(x, total, max_norm) tl_clip_scale_((x), (total), (max_norm), TL_HERE)
 #define tl_scale_into(x, factor) tl_scale_into_((x), (factor), TL_HERE)
 #define tl_normal(x, mean, std, name, first) tl_normal_((x), (mean), (std), (name), (first), TL_HERE)

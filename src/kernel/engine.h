@@ -55,6 +55,13 @@ void tl_product_reference_avx512(const tl_product *product);
 void tl_product_reference_tiny(const tl_product *product);
 void tl_product_reference_neon(const tl_product *product);
 
+/* body/product_thin.c: a few rows times a matrix of contiguous columns; false: not one it does. */
+bool tl_product_thin_portable(const tl_product *product);
+bool tl_product_thin_avx2(const tl_product *product);
+bool tl_product_thin_avx512(const tl_product *product);
+bool tl_product_thin_tiny(const tl_product *product);
+bool tl_product_thin_neon(const tl_product *product);
+
 /* body/body_table.c, one per instruction set; the reference product and the plain engine are in each. */
 extern const tl_kernels tl_kernels_table_portable;
 extern const tl_kernels tl_kernels_table_avx2;

@@ -130,6 +130,22 @@ static void meter_product(const tl_product *p) {
     m->inner->product(p);
 }
 
+/* The one product that does not come by tl_product: its sizes are its arrays'. */
+static void meter_linear_int8(tl_kcall *call) {
+    if (call->engine->allocator->alloc != meter_alloc) {
+        call->fault = 1;
+        return;
+    }
+    tl_meter *m = call->engine->allocator->self;
+    const tl_array *y = &call->out[0], *q = &call->in[1];
+    tl_u128 flops = 2 * (tl_u128)q->size[1];
+    for (int i = 0; i < y->ndim; i++)
+        flops *= (tl_u128)y->size[i];
+    m->now.flops += flops;
+    m->now.products++;
+    m->inner->linear_int8(call);
+}
+
 tl_meter *tl_meter_new(const tl_kernels *kernels, const tl_allocator *base, tl_error *error) {
     const tl_allocator *b = base ? base : tl_allocator_default();
     tl_meter *m = b->alloc(b->self, sizeof *m, 64, TL_ALLOC_HOST);
@@ -142,6 +158,7 @@ tl_meter *tl_meter_new(const tl_kernels *kernels, const tl_allocator *base, tl_e
     m->inner = kernels;
     m->table = *kernels;
     m->table.product = meter_product;
+    m->table.linear_int8 = meter_linear_int8;
     m->places = FIRST_PLACES;
     m->blocks = b->alloc(b->self, m->places * sizeof *m->blocks, 16, TL_ALLOC_HOST);
     if (!m->blocks) {

@@ -355,11 +355,15 @@ static bool is_small(const tl_product *p) {
 }
 
 void tl_product_dnnl_avx2(const tl_product *product) {
+    if (product->m < 8 && tl_product_thin_avx2(product))
+        return;
     if (product->dtype != TL_F32 || is_small(product) || !product_run(product))
         tl_product_reference_avx2(product);
 }
 
 void tl_product_dnnl_avx512(const tl_product *product) {
+    if (product->m < 8 && tl_product_thin_avx512(product))
+        return;
     bool takes = product->dtype == TL_F32 || product->dtype == TL_BF16;
     if (!takes || is_small(product) || !product_run(product))
         tl_product_reference_avx512(product);

@@ -338,6 +338,9 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* in: x, scale, [zero point] of x's sizes (strides 0 where they repeat) → out[0] saturate(round(x ÷ scale) + zero point), to
      * nearest even. tl_quantize_attr. Dequantise: in: q, scale, [zero point] → (q − zero point)·scale. */
     tl_kernel *quantize, *dequantize;
+    /* in: x[…,i] (f64, f32, bf16, f16), q i8[o,i] (rows contiguous), scale f32[o], [bias[o] of x's dtype] → out[0] […,o],
+     * contiguous: (Σ x·q)·scale + bias. work: NULL where x is of the compute type with contiguous rows, else rows·i of it. */
+    tl_kernel *linear_int8;
     /* ---- elementwise, further: functions.c and compare.c ---- */
     /* in[0] → out[0]; in place. abs, sign: integers too; round: half to even; the rest floats. */
     tl_kernel *abs, *sign, *floor, *ceil, *round, *reciprocal, *sigmoid, *softplus, *softsign, *hard_swish, *mish, *erf,

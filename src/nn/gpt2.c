@@ -96,7 +96,7 @@ static tl_tensor *embed(tl_net *net, tl_tensor *tokens) {
     }
     tl_enter(net, "embed", -1);
     tl_tensor *x = tl_embedding(net->token_table, tokens);
-    tl_tensor *positions = tl_slice(net->position_table, 0, 0, shape->dim[1], 1);
+    tl_tensor *positions = tl_slice(net->position_table, 0, tl_first_position(net), shape->dim[1], 1);
     x = tl_add(x, positions);
     return tl_leave(net, tl_dropout_if(net, x, net->model.dropout_embedding, "embedding"));
 }

@@ -1,5 +1,6 @@
 /* What the families share: module brackets, norms, eager attention, the loss. */
-#include "nn/net.h"
+#include "nn/cache.h"
+#include "tally/ops_quantize.h"
 
 #include "tally/grad.h"
 
@@ -27,7 +28,8 @@ tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_
 tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
                             const char *site) {
     tl_enter_(net, name, -1, site);
-    return tl_leave(net, tl_product_layer(net, x, w, bias, site));
+    tl_tensor *scale = tl_net_scale_of(net, w);
+    return tl_leave(net, scale ? tl_linear_int8_(x, w, scale, bias, site) : tl_product_layer(net, x, w, bias, site));
 }
 
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) {
@@ -69,18 +71,19 @@ static tl_status attention_core(tl_ctx *ctx, const void *user, tl_tensor *const 
 }
 
 tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v) {
-    if (!q || !k || !v)
+    if (!q || !k || !v || (net->cache && !tl_cache_append(net, &k, &v)))
         return NULL;
     tl_ctx *ctx = net->ctx;
     const tl_symbols *s = &net->symbols;
     const tl_shape *shape = tl_tensor_shape(q);
     tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];
+    tl_dim seen = tl_tensor_shape(k)->dim[2]; /* T, and before it what a cache holds */
     bool grouped = net->model.kv_heads != net->model.heads;
     if (grouped) { /* H = G·R: the R queries of a group read the same keys, without a copy */
         tl_dim R = tl_dim_div(ctx, H, s->G), one = tl_dim_of(1);
         q = tl_view(q, TL_SHAPE(ctx, B, s->G, R, T, K));
-        k = tl_view(k, TL_SHAPE(ctx, B, s->G, one, T, K));
-        v = tl_view(v, TL_SHAPE(ctx, B, s->G, one, T, K));
+        k = tl_view(k, TL_SHAPE(ctx, B, s->G, one, seen, K));
+        v = tl_view(v, TL_SHAPE(ctx, B, s->G, one, seen, K));
     }
     struct tl_core core = {net};
     tl_tensor *in[] = {q, k, v}, *mixed = NULL;
@@ -92,6 +95,8 @@ tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor
         mixed = tl_view(mixed, TL_SHAPE(ctx, B, H, T, K));
     return tl_reshape(tl_transpose(mixed, 1, 2), TL_SHAPE(ctx, B, T, tl_dim_mul(ctx, H, K)));
 }
+
+int64_t tl_first_position(const tl_net *net) { return net->cache ? net->cache->length : 0; }
 
 struct tl_block_call {
     tl_net *net;
@@ -118,6 +123,8 @@ tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *functio
 
 tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name) {
     tl_enter(net, name, -1);
+    if (net->cache && net->cache->last_only && x)
+        x = tl_slice(x, 1, tl_tensor_size(x, 1) - 1, tl_dim_of(1), 1);
     return tl_leave(net, tl_linear(x, net->head ? net->head : net->token_table, NULL));
 }
 

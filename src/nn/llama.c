@@ -65,6 +65,7 @@ static tl_tensor *heads(tl_net *net, const char *name, tl_tensor *x, tl_tensor *
     if (!rotate)
         return z;
     tl_rotary_options options = {.theta = m->rope_theta,
+                                 .first_position = tl_first_position(net),
                                  .interleaved = m->rope_interleaved,
                                  .factor = m->rope_factor,
                                  .low_freq_factor = m->rope_low_freq,

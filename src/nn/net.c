@@ -96,6 +96,9 @@ void tl_net_free(tl_net *net) {
         tl_free(net->parameters[i].tensor);
         tl_host_free(ctx, (char *)(uintptr_t)net->parameters[i].name, strlen(net->parameters[i].name) + 1);
     }
+    for (int i = 0; net->scales && i < net->count; i++)
+        tl_free(net->scales[i]);
+    tl_host_free(ctx, net->scales, net->scales ? (size_t)net->count * sizeof *net->scales : 0);
     tl_host_free(ctx, net->parameters, (size_t)net->capacity * sizeof *net->parameters);
     tl_host_free(ctx, net->blocks, (size_t)net->model.layers * sizeof *net->blocks);
     tl_host_free(ctx, net, sizeof *net);

@@ -63,11 +63,13 @@ struct tl_net {
     tl_symbols symbols;
     tl_dtype dtype;
     bool training;
+    struct tl_cache *cache; /* while a forward runs through one: nn/cache.h; else NULL */
     tl_recompute recompute;
     const tl_family_code *code;
     tl_parameter *parameters;
     int count;
     int64_t capacity;
+    tl_tensor **scales; /* NULL, or one a parameter: f32 [out] of an int8 weight, NULL of all others */
     tl_tensor *token_table, *position_table, *head; /* head NULL: tied */
     tl_block *blocks;
     tl_norm final_norm;
@@ -115,6 +117,10 @@ tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */
 tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target);
 tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name);
+/* The scales of an int8 weight; NULL for others. */
+tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);
+/* The position of the first token of a forward: 0 without a cache. */
+int64_t tl_first_position(const tl_net *net);
 double tl_square_root(double x); /* no libm */
 
 #endif

@@ -25,7 +25,7 @@ typedef struct advisor {
     tl_plan_advice *advice;
     int64_t budget; /* plans that may still be made */
     bool tried[BATCHES][RECOMPUTES][PRECISIONS][OPTIMIZERS], fits[BATCHES][RECOMPUTES][PRECISIONS][OPTIMIZERS];
-    bool any;
+    bool any, only_fitting;
 } advisor;
 
 static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *bytes, tl_error *error) {
@@ -70,14 +70,14 @@ static tl_plan_suggestion *place_for(tl_plan_advice *advice, bool fits) {
     return NULL;
 }
 
-/* Plans `o` and keeps it as a suggestion if it helps. */
+/* Plans `o` and keeps it as a suggestion if it fits, or, unless a->only_fitting, helps. */
 static tl_status suggest(advisor *a, const tl_plan_options *o, const char *change, tl_plan_cost cost,
                          const char *effect, bool *fits, tl_error *error) {
     tl_plan p;
     bool made;
     *fits = false;
     tl_status status = try_plan(a, o, &p, &made, error);
-    if (status != TL_OK || !made || (!p.fits && p.arena_bytes >= a->plan->arena_bytes))
+    if (status != TL_OK || !made || (!p.fits && (a->only_fitting || p.arena_bytes >= a->plan->arena_bytes)))
         return status;
     *fits = p.fits;
     tl_plan_suggestion *s = place_for(a->advice, p.fits);
@@ -111,7 +111,7 @@ static bool applies(const advisor *a, const levers *l) {
         return false;
     if (l->recompute && (!blocks || strength(recomputes[l->recompute]) <= strength(o->recompute.kind)))
         return false;
-    if (l->precision && (o->precision == TL_PRECISION_BF16 || precisions[l->precision] == o->precision ||
+    if (l->precision && (o->precision == TL_PRECISION_BF16 || o->autocast || precisions[l->precision] == o->precision ||
                          (precisions[l->precision] == TL_PRECISION_BF16_MIXED && o->precision != TL_PRECISION_FP32)))
         return false;
     if (l->optimizer &&
@@ -261,9 +261,11 @@ static tl_status changed_run(advisor *a, int precision, int optimizer, tl_error 
     tl_status status = try_plan(a, &o, &p, &made, error);
     if (status != TL_OK || !made || !p.fits)
         return status;
+    a->only_fitting = true;
     for (int r = 0; r < RECOMPUTES; r++)
         for (int b = 0; b < BATCHES && status == TL_OK; b++)
             status = attempt(a, (levers){b, r, precision, optimizer}, error);
+    a->only_fitting = false;
     return status;
 }
 
@@ -330,12 +332,13 @@ static void rank(tl_plan_advice *advice) {
 }
 
 static tl_status pull_all(advisor *a, tl_error *error) {
-    bool fits;
+    bool fits = false;
     tl_status status = same_run(a, error);
     if (status == TL_OK)
         status = one_change(a, error);
+    bool enough = a->any;
     for (int o = 0; o < OPTIMIZERS; o++)
-        for (int p = 0; p < PRECISIONS && !a->any && status == TL_OK; p++)
+        for (int p = 0; p < PRECISIONS && !enough && status == TL_OK; p++)
             if (p || o)
                 status = changed_run(a, p, o, error);
     if (status == TL_OK)

@@ -87,6 +87,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(swiglu_backward),
     KERNEL(quantize),
     KERNEL(dequantize),
+    KERNEL(linear_int8),
     KERNEL(abs),
     KERNEL(sign),
     KERNEL(floor),

@@ -1,0 +1,61 @@
+/* A generation or an evaluation before it: the same code on meta. */
+#include "infer/infer.h"
+#include "nn/net.h"
+#include "tensor/ctx.h"
+
+#include <string.h>
+
+void tl_infer_plan_read(const tl_ctx *ctx, tl_infer_plan *plan) {
+    tl_peak peak;
+    plan->weights_bytes = tl_ledger_live(ctx, TL_PARAM);
+    tl_ledger_phase_peak(ctx, TL_PHASE_INIT, &peak);
+    plan->init_peak_bytes = peak.bytes;
+    tl_ledger_phase_peak(ctx, TL_PHASE_LOAD, &peak);
+    plan->load_peak_bytes = peak.bytes;
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static tl_status generate(tl_net *net, const tl_infer_options *o, tl_infer_plan *plan) {
+    tl_cache_options options = {.batch = 1, .capacity = o->capacity, .dtype = o->cache_dtype};
+    tl_generate_options g = {.max_tokens = o->new_tokens, .end_id = -1, .sample = tl_sample_defaults()};
+    tl_cache *cache = tl_cache_new(net, &options);
+    if (!cache)
+        return tl_ctx_status(net->ctx);
+    plan->cache_bytes = tl_cache_bytes(cache);
+    tl_infer_plan_read(net->ctx, plan);
+    tl_status status = tl_generate(net, cache, NULL, o->prompt_tokens, &g, &plan->generation);
+    tl_cache_free(cache);
+    return status;
+}
+
+static tl_status make(tl_ctx *ctx, const tl_infer_options *o, tl_infer_plan *plan) {
+    tl_net *net = tl_net_new(ctx, &o->model, o->dtype);
+    if (!net)
+        return tl_ctx_status(ctx);
+    tl_status status = o->int8 ? tl_net_quantize_int8(net) : TL_OK;
+    if (status == TL_OK && o->new_tokens > 0)
+        status = generate(net, o, plan);
+    else if (status == TL_OK) {
+        tl_infer_plan_read(ctx, plan);
+        status = o->rows ? tl_evaluate_rows(net, o->tokens, NULL, NULL, &o->eval, &plan->evaluation)
+                         : tl_evaluate(net, o->tokens, NULL, NULL, &o->eval, &plan->evaluation);
+    }
+    tl_net_free(net);
+    return status;
+}
+
+tl_status tl_infer_plan_make(const tl_infer_options *options, tl_infer_plan *plan, tl_error *error) {
+    tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.threads = options->threads}, error);
+    memset(plan, 0, sizeof *plan);
+    if (!ctx)
+        return error ? error->status : TL_ERR_MEMORY;
+    tl_status status = make(ctx, options, plan);
+    if (status != TL_OK)
+        status = tl_fail(error, status, "%s", tl_ctx_error(ctx)->message);
+    plan->peak_bytes = larger(larger(plan->init_peak_bytes, plan->load_peak_bytes), plan->evaluation.counts.peak_bytes);
+    plan->peak_bytes =
+        larger(plan->peak_bytes, larger(plan->generation.prefill.peak_bytes, plan->generation.decode.peak_bytes));
+    tl_ctx_free(ctx);
+    return status;
+}

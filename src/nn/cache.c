@@ -1,0 +1,165 @@
+/* Keys and values kept. The net's own modules run; while a forward is cached they find the cache in the net. */
+#include "nn/cache.h"
+
+#include "tensor/ctx.h"
+
+#include <string.h>
+
+static tl_tensor **parts_new(tl_ctx *ctx, const tl_net *net) {
+    return tl_host_alloc(ctx, 2 * (size_t)net->model.layers * sizeof(tl_tensor *));
+}
+
+static bool options_are_good(const tl_net *net, const tl_cache_options *o) {
+    const tl_model *m = &net->model;
+    if (m->family == TL_FAMILY_CRUNCHER)
+        return tl_ctx_fail(net->ctx, TL_ERR_UNSUPPORTED, "%s has no attention and so no cache; gpt2 and llama have",
+                           m->name) == TL_OK;
+    if (o->batch < 1 || o->capacity < 1)
+        return tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                           "a cache of %lld sequences of %lld positions; 1 or more would work", (long long)o->batch,
+                           (long long)o->capacity) == TL_OK;
+    if (!tl_dtype_is_float(o->dtype))
+        return tl_ctx_fail(net->ctx, TL_ERR_DTYPE, "a cache in %s; a float would work", tl_dtype_name(o->dtype)) ==
+               TL_OK;
+    if (m->learned_positions && o->capacity > m->context)
+        return tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                           "a cache of %lld positions; %s has learned %lld (%s): that many would work",
+                           (long long)o->capacity, m->name, (long long)m->context, m->source_context.text) == TL_OK;
+    return true;
+}
+
+tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
+    tl_ctx *ctx = net->ctx;
+    if (ctx->error.status != TL_OK || !options_are_good(net, options))
+        return NULL;
+    tl_cache *cache = tl_host_alloc(ctx, sizeof *cache);
+    if (!cache)
+        return NULL;
+    *cache = (tl_cache){.net = net, .options = *options, .part = parts_new(ctx, net)};
+    tl_phase before = tl_phase_get(ctx);
+    tl_phase_set(ctx, TL_PHASE_INIT);
+    tl_scope_begin(ctx);
+    const tl_symbols *s = &net->symbols;
+    tl_shape shape = TL_SHAPE(ctx, tl_dim_symbol(ctx, "B", options->batch, "sequences"), s->G,
+                              tl_dim_symbol(ctx, "S", options->capacity, "positions kept"), s->K);
+    for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); cache->part && tl_repeat_next(&r);) {
+        tl_module_begin(ctx, "cache", r.index);
+        for (int64_t i = 2 * r.index; i < 2 * r.index + 2; i++)
+            cache->part[i] = tl_keep(tl_empty(ctx, options->dtype, shape, TL_CACHE));
+        tl_module_end(ctx);
+    }
+    tl_scope_end(ctx);
+    tl_phase_set(ctx, before);
+    if (ctx->error.status == TL_OK)
+        return cache;
+    tl_cache_free(cache);
+    return NULL;
+}
+
+void tl_cache_free(tl_cache *cache) {
+    if (!cache)
+        return;
+    tl_net *net = cache->net;
+    for (int64_t i = 0; cache->part && i < 2 * net->model.layers; i++)
+        tl_free(cache->part[i]);
+    tl_host_free(net->ctx, cache->part, 2 * (size_t)net->model.layers * sizeof *cache->part);
+    tl_host_free(net->ctx, cache, sizeof *cache);
+}
+
+int64_t tl_cache_length(const tl_cache *cache) { return cache->length; }
+
+int64_t tl_cache_capacity(const tl_cache *cache) { return cache->options.capacity; }
+
+int64_t tl_cache_bytes(const tl_cache *cache) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < 2 * cache->net->model.layers; i++)
+        bytes += tl_tensor_storage_bytes(cache->part[i]);
+    return bytes;
+}
+
+tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
+    if (length < 0 || length > cache->length)
+        return tl_ctx_fail(cache->net->ctx, TL_ERR_ARGUMENT,
+                           "the cache holds %lld positions and cannot be cut to %lld; 0 to %lld would work",
+                           (long long)cache->length, (long long)length, (long long)cache->length);
+    cache->length = length;
+    return TL_OK;
+}
+
+static tl_tensor *part_of(const tl_cache *cache, int64_t layer, int which) {
+    return layer < 0 || layer >= cache->net->model.layers ? NULL : cache->part[2 * layer + which];
+}
+
+tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer) { return part_of(cache, layer, 0); }
+
+tl_tensor *tl_cache_value(const tl_cache *cache, int64_t layer) { return part_of(cache, layer, 1); }
+
+/* Positions seen as a dim. In a run with formulas the first such number is the symbol P; a symbol has one value, so that
+ * later ones are numbers. */
+static tl_dim past_dim(tl_ctx *ctx, int64_t length) {
+    const tl_symbol *symbols;
+    int count = ctx->space && length > 0 ? tl_space_symbols(ctx->space, &symbols) : 0;
+    if (!ctx->space || length == 0)
+        return tl_dim_of(length);
+    for (int i = 0; i < count; i++)
+        if (strcmp(symbols[i].name, "P") == 0 && symbols[i].value != length)
+            return tl_dim_of(length);
+    return tl_dim_symbol(ctx, "P", length, "positions seen");
+}
+
+static tl_tensor *extended(tl_net *net, tl_tensor *kept, tl_tensor *x) {
+    const tl_cache *cache = net->cache;
+    if (!kept || !x)
+        return NULL;
+    tl_dim all = tl_dim_add(net->ctx, past_dim(net->ctx, cache->length), tl_tensor_shape(x)->dim[2]);
+    tl_tensor *written = tl_write_slice(kept, x, 2, cache->length);
+    return tl_cast(tl_slice(written, 2, 0, all, 1), net->dtype);
+}
+
+bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v) {
+    tl_cache *cache = net->cache;
+    int64_t layer = cache->layer++;
+    tl_module_begin(net->ctx, "cache", -1);
+    *k = extended(net, tl_cache_key(cache, layer), *k);
+    *v = extended(net, tl_cache_value(cache, layer), *v);
+    tl_module_end(net->ctx);
+    return *k && *v;
+}
+
+static bool fits(tl_cache *cache, const tl_tensor *tokens) {
+    tl_ctx *ctx = cache->net->ctx;
+    const tl_cache_options *o = &cache->options;
+    char text[200];
+    if (tl_tensor_ndim(tokens) != 2 || tl_tensor_size(tokens, 0) != o->batch || tl_tensor_size(tokens, 1) < 1)
+        return tl_ctx_fail(ctx, TL_ERR_SHAPE, "tokens are %s; the cache is for %lld sequences: [%lld, 1 or more]",
+                           tl_tensor_text(tokens, text, sizeof text), (long long)o->batch,
+                           (long long)o->batch) == TL_OK;
+    if (tl_tensor_size(tokens, 1) > o->capacity - cache->length)
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                           "the cache is full: %lld of %lld positions are taken and %lld more are asked for; a larger "
+                           "capacity, or fewer tokens, would work",
+                           (long long)cache->length, (long long)o->capacity,
+                           (long long)tl_tensor_size(tokens, 1)) == TL_OK;
+    return true;
+}
+
+tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens, tl_logits logits) {
+    tl_ctx *ctx = net->ctx;
+    if (!tokens || ctx->error.status != TL_OK || !fits(cache, tokens))
+        return NULL;
+    bool recording = ctx->recording, training = net->training;
+    ctx->recording = net->training = false;
+    net->cache = cache;
+    cache->layer = 0;
+    cache->last_only = logits == TL_LOGITS_LAST;
+    tl_phase_set(ctx, TL_PHASE_FORWARD);
+    tl_scope_begin(ctx);
+    tl_tensor *out = net->code->forward(net, tokens), *carried = NULL;
+    tl_scope_end_into(ctx, &carried, out);
+    net->cache = NULL;
+    net->training = training;
+    ctx->recording = recording;
+    if (carried)
+        cache->length += tl_tensor_size(tokens, 1);
+    return carried;
+}

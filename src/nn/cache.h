@@ -1,0 +1,20 @@
+/* nn/cache.h: what the layers both families share need to know of a cache that a forward runs through. */
+#ifndef TALLY_NN_CACHE_H
+#define TALLY_NN_CACHE_H
+
+#include "nn/net.h"
+#include "tally/cache.h"
+
+struct tl_cache {
+    tl_net *net;
+    tl_cache_options options;
+    int64_t length;
+    int64_t layer; /* the next one to ask, while a forward runs */
+    bool last_only;
+    tl_tensor **part; /* keys and values in turn, 2·N */
+};
+
+/* New keys and values [B,G,t,K] of the next layer, written behind the old ones; *k and *v become all of them [B,G,past+t,K]. */
+bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v);
+
+#endif
