@@ -140,7 +140,7 @@ typedef struct kind {
     double bar; /* relative, of the last steps' mean; 0: reported alone */
 } kind;
 
-/* Bars of the issue: bf16-mixed and fp16-mixed within 1 % of fp32; emulated fp8 and pure bf16 reported. */
+/* The bars: bf16-mixed and fp16-mixed within 1 % of fp32; emulated fp8 and pure bf16 reported. */
 static const kind kinds[] = {{"bf16", TL_PRECISION_BF16, false, 0},
                              {"bf16-mixed", TL_PRECISION_BF16_MIXED, false, 0.01},
                              {"fp16-mixed", TL_PRECISION_FP16_MIXED, false, 0.01},

@@ -94,6 +94,7 @@ static const op_rule rules[] = {
     {"less", WIDEST},
     {"less_equal", WIDEST},
     {"linear", LOW},
+    {"linear_int8", KEEP},
     {"log", FLOAT},
     {"log_softmax", FLOAT},
     {"log_softmax_backward", KEEP},
@@ -192,6 +193,7 @@ static const op_rule rules[] = {
     {"unsqueeze", KEEP},
     {"view", KEEP},
     {"where", WIDEST},
+    {"write_slice", KEEP},
 };
 /* clang-format on */
 
