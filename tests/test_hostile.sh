@@ -125,6 +125,6 @@ verdict $? 1 'No space left on device' err 'a full device is a failure'
 verdict $? 0 'tally' out 'a closed standard error is borne'
 timeout 60 "$TALLY" train sums --out run --steps 1 --model gpt2:N=1,D=16,H=2 >&- 2>err <&-
 code=$?
-cat run/*.json run/checkpoint.tally >out 2>/dev/null
+cat run/*.json run/checkpoints/latest >out 2>/dev/null
 LC_ALL=C grep -aqE 'step 1|sums, ' out && code=99
 verdict $code 1 'cannot write the result' err 'what is printed never lands in a file of the run'

@@ -181,7 +181,7 @@ static void says_what_the_file_is(void **state) {
         {"\x1f\x8b\10\0\0\0\0\0\0\3..........", 20, "a gzip file"},
         {"{\"metadata\": {\"total_size\": 1}, \"weight_map\": {}}", 49, "JSON: a model's index"},
         {"Entry not found", 15, "text (a server's answer"},
-        {"TALLYCK\n\1\0\0\0................", 28, "no safetensors file"},
+        {"TALLYCK\n\1\0\0\0................", 28, "first format of tally"},
         {"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 16, "no JSON object"}, /* space made for a download that never came */
     };
     (void)state;

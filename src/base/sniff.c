@@ -41,7 +41,7 @@ const char *tl_sniff(const void *bytes, size_t length) {
         {"\x89PNG", 4, "a PNG picture"},
         {"\xff\xd8\xff\xe0", 4, "a JPEG picture"},
         {"%PDF", 4, "a PDF"},
-        {"TALLYCK\n", 8, "a checkpoint of tally"},
+        {"TALLYCK\n", 8, "a checkpoint in the first format of tally, which is not read any more"},
     };
     const char *text = bytes;
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
