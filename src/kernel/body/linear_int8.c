@@ -30,14 +30,18 @@ static inline __attribute__((always_inline)) void widen_float(const int8_t *q, f
         ((__m256 *)to)[half] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
     }
 #else
+    float wide[16];
     for (int l = 0; l < 16; l++)
-        (*to)[l] = q[l];
+        wide[l] = q[l];
+    memcpy(to, wide, sizeof wide);
 #endif
 }
 
 static inline __attribute__((always_inline)) void widen_double(const int8_t *q, double_vector *to) {
+    double wide[16];
     for (int l = 0; l < 16; l++)
-        (*to)[l] = q[l];
+        wide[l] = q[l];
+    memcpy(to, wide, sizeof wide);
 }
 
 typedef struct int8_task {
