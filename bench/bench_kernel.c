@@ -2,10 +2,13 @@
  *
  *   bench_kernel [threads] [isa]
  *
- * Two rates are measured first: copy bandwidth (memcpy, read + write bytes, with the same threads and a working set of
- * about the same size) and peak FLOP/s (multiply-adds on registers). A kernel that moves data is bound by bytes ÷ bandwidth, a
- * product by FLOPs ÷ peak; "of bound" is that time over the median of the measured ones. Kernels with many operations per
- * element (exp, GELU, random numbers) stay below 100 % for that reason. */
+ * What bounds is measured at its best, with the same threads: bandwidth is that of the fastest of several plain loops (a copy by
+ * memcpy, by ordinary and by non-temporal stores; for what hardly writes, a loop that only reads) over a working set of about
+ * the same size, and peak FLOP/s that of the fastest loop of multiply-adds on registers (kernel/peak.h: every instruction set
+ * of the processor, whatever the table) of the product's own dtype. Both are measured anew beside each kernel, best of all
+ * samples; kernels are given by their medians. So no share can be above 100 %: where one is, the bound was disturbed, and the
+ * line says so. "of bound" is the bound's time over the kernel's. Kernels with many operations per element (exp, GELU, random
+ * numbers) stay below 100 % for that reason. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +20,7 @@
 #endif
 
 #include "kernel/engine.h"
+#include "kernel/peak.h"
 
 #define REPEATS 9
 #define SCRATCH (2 << 20)
@@ -25,7 +29,7 @@ typedef struct bench {
     const tl_kernels *table;
     tl_engine *engine;
     int threads;
-    double peak;
+    double peak[TL_DTYPE_COUNT]; /* the best seen of a dtype's loops so far, FLOP/s; 0: there is no loop */
 } bench;
 
 static double seconds(void) {
@@ -39,9 +43,9 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median time of one run; each sample is at least a millisecond of runs. */
-static double median(void (*run)(void *), void *argument) {
-    double sample[REPEATS], start = seconds();
+/* Times of one run, sorted; each sample is at least a millisecond of runs. */
+static void measure(void (*run)(void *), void *argument, double sample[REPEATS]) {
+    double start = seconds();
     run(argument);
     double once = seconds() - start;
     int inner = once > 1e-3 ? 1 : (int)(1e-3 / (once + 1e-9)) + 1;
@@ -52,8 +56,19 @@ static double median(void (*run)(void *), void *argument) {
         sample[i] = (seconds() - start) / inner;
     }
     qsort(sample, REPEATS, sizeof *sample, by_size);
+}
+static double median(void (*run)(void *), void *argument) {
+    double sample[REPEATS];
+    measure(run, argument, sample);
     return sample[REPEATS / 2];
 }
+static double best(void (*run)(void *), void *argument) {
+    double sample[REPEATS];
+    measure(run, argument, sample);
+    return sample[0];
+}
+
+static const char *impossible(double share) { return share > 1.005 ? "  (cannot be: the bound was disturbed)" : ""; }
 
 static void *need(size_t bytes) {
     void *p = NULL;
@@ -67,16 +82,63 @@ static void *need(size_t bytes) {
 
 /* ---- the two rates ---- */
 
+typedef enum copy_way { BY_MEMCPY, BY_STORES, PAST_CACHES, READING, WAYS } copy_way;
+
 typedef struct copying {
     const bench *b;
     char *from, *to;
     int64_t bytes, part;
+    copy_way way;
+    float sink[256];
 } copying;
 
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static float stream_512(char *to, const char *from, int64_t n, copy_way way) {
+    __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
+    for (int64_t i = 0; i + 256 <= n; i += 256)
+        for (int j = 0; j < 4; j++) {
+            __m512 x = _mm512_loadu_ps(from + i + 64 * j);
+            if (way == READING)
+                sum[j] = _mm512_add_ps(sum[j], x);
+            else if (way == PAST_CACHES)
+                _mm512_stream_ps((float *)(void *)(to + i + 64 * j), x);
+            else
+                _mm512_storeu_ps(to + i + 64 * j, x);
+        }
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
+}
+__attribute__((target("avx2"))) static float stream_256(char *to, const char *from, int64_t n, copy_way way) {
+    __m256 sum[4] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    for (int64_t i = 0; i + 128 <= n; i += 128)
+        for (int j = 0; j < 4; j++) {
+            __m256 x = _mm256_loadu_ps((const float *)(const void *)(from + i + 32 * j));
+            if (way == READING)
+                sum[j] = _mm256_add_ps(sum[j], x);
+            else if (way == PAST_CACHES)
+                _mm256_stream_ps((float *)(void *)(to + i + 32 * j), x);
+            else
+                _mm256_storeu_ps((float *)(void *)(to + i + 32 * j), x);
+        }
+    float out[8];
+    _mm256_storeu_ps(out, _mm256_add_ps(_mm256_add_ps(sum[0], sum[1]), _mm256_add_ps(sum[2], sum[3])));
+    return out[0] + out[7];
+}
+static bool has_512(void) { return __builtin_cpu_supports("avx512f"); }
+static bool has_ways(void) { return __builtin_cpu_supports("avx2"); }
+#else
+static bool has_ways(void) { return false; }
+#endif
+
 static void copy_part(void *argument, int64_t task, int thread) {
-    (void)thread;
     copying *c = argument;
     int64_t at = task * c->part, n = c->bytes - at < c->part ? c->bytes - at : c->part;
+    (void)thread;
+#if defined(__x86_64__)
+    if (c->way != BY_MEMCPY) {
+        c->sink[thread % 256] += (has_512() ? stream_512 : stream_256)(c->to + at, c->from + at, n, c->way);
+        return;
+    }
+#endif
     memcpy(c->to + at, c->from + at, (size_t)n);
 }
 static void copy_all(void *argument) {
@@ -84,80 +146,53 @@ static void copy_all(void *argument) {
     tl_engine_run(c->b->engine, (c->bytes + c->part - 1) / c->part, copy_part, c);
 }
 
-/* bytes per second, reads and writes counted, over a working set of `bytes` */
-static double bandwidth(const bench *b, int64_t bytes) {
-    copying c = {b, need((size_t)bytes / 2), need((size_t)bytes / 2), bytes / 2, 64 << 10};
-    double t = median(copy_all, &c);
+/* bytes per second over a working set of `bytes`, reads and writes counted */
+static double bandwidth(const bench *b, int64_t bytes, bool reads) {
+    bool only = reads && has_ways();
+    copying c = {.b = b, .bytes = (only ? bytes : bytes / 2) / 256 * 256, .part = 64 << 10};
+    c.from = need((size_t)c.bytes), c.to = only ? c.from : need((size_t)c.bytes);
+    double t = 0;
+    for (copy_way w = only ? READING : BY_MEMCPY; w < (only ? WAYS : has_ways() ? READING : BY_STORES); w++) {
+        c.way = w;
+        double spent = best(copy_all, &c);
+        t = t == 0 || spent < t ? spent : t;
+    }
+    double rate = (double)c.bytes * (only ? 1 : 2) / t;
+    if (!only)
+        free(c.to);
     free(c.from);
-    free(c.to);
-    return (double)bytes / t;
+    return rate;
 }
 
-#define ROUNDS 200000
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static float fma_512(void) {
-    __m512 sum[10], a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.001f);
-    for (int j = 0; j < 10; j++)
-        sum[j] = _mm512_set1_ps((float)j);
-    for (int i = 0; i < ROUNDS; i++) {
-        sum[0] = _mm512_fmadd_ps(sum[0], a, b), sum[1] = _mm512_fmadd_ps(sum[1], a, b);
-        sum[2] = _mm512_fmadd_ps(sum[2], a, b), sum[3] = _mm512_fmadd_ps(sum[3], a, b);
-        sum[4] = _mm512_fmadd_ps(sum[4], a, b), sum[5] = _mm512_fmadd_ps(sum[5], a, b);
-        sum[6] = _mm512_fmadd_ps(sum[6], a, b), sum[7] = _mm512_fmadd_ps(sum[7], a, b);
-        sum[8] = _mm512_fmadd_ps(sum[8], a, b), sum[9] = _mm512_fmadd_ps(sum[9], a, b);
-    }
-    for (int j = 1; j < 10; j++)
-        sum[0] = _mm512_add_ps(sum[0], sum[j]);
-    return _mm512_reduce_add_ps(sum[0]);
-}
-__attribute__((target("avx2,fma"))) static float fma_256(void) {
-    __m256 sum[10], a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
-    for (int j = 0; j < 10; j++)
-        sum[j] = _mm256_set1_ps((float)j);
-    for (int i = 0; i < ROUNDS; i++) {
-        sum[0] = _mm256_fmadd_ps(sum[0], a, b), sum[1] = _mm256_fmadd_ps(sum[1], a, b);
-        sum[2] = _mm256_fmadd_ps(sum[2], a, b), sum[3] = _mm256_fmadd_ps(sum[3], a, b);
-        sum[4] = _mm256_fmadd_ps(sum[4], a, b), sum[5] = _mm256_fmadd_ps(sum[5], a, b);
-        sum[6] = _mm256_fmadd_ps(sum[6], a, b), sum[7] = _mm256_fmadd_ps(sum[7], a, b);
-        sum[8] = _mm256_fmadd_ps(sum[8], a, b), sum[9] = _mm256_fmadd_ps(sum[9], a, b);
-    }
-    for (int j = 1; j < 10; j++)
-        sum[0] = _mm256_add_ps(sum[0], sum[j]);
-    float out[8];
-    _mm256_storeu_ps(out, sum[0]);
-    return out[0] + out[7];
-}
-#endif
+#define ROUNDS 100000
 
 typedef struct peaking {
     const bench *b;
-    int lanes;
-    float sink[64];
+    tl_peak_loop loop;
+    double sink[256];
 } peaking;
 
 static void peak_task(void *argument, int64_t task, int thread) {
     peaking *p = argument;
     (void)task;
-#if defined(__x86_64__)
-    p->sink[thread % 64] = p->lanes == 16 ? fma_512() : fma_256();
-#else
-    p->sink[thread % 64] = 0;
-#endif
+    p->sink[thread % 256] += p->loop.run(ROUNDS);
 }
 static void peak_all(void *argument) {
     peaking *p = argument;
     tl_engine_run(p->b->engine, p->b->threads, peak_task, p);
 }
 
-/* 0 where there is no such loop for the table: then products show their rate alone */
-static double peak_rate(const bench *b) {
-    peaking p = {.b = b,
-                 .lanes = strcmp(b->table->name, "avx512") == 0 ? 16
-                          : strcmp(b->table->name, "avx2") == 0 ? 8
-                                                                : 0};
-    if (!p.lanes)
-        return 0;
-    return (double)b->threads * ROUNDS * 10 * 2 * p.lanes / median(peak_all, &p);
+/* Tries the loops of a dtype again: what was seen at its best stays. */
+static void peak_again(bench *b, tl_dtype dtype) {
+    tl_peak_loop loops[TL_PEAK_LOOPS];
+    int n = tl_peak_loops(loops);
+    for (int i = 0; i < n; i++) {
+        peaking p = {.b = b, .loop = loops[i]};
+        if (loops[i].dtype != dtype)
+            continue;
+        double rate = (double)b->threads * ROUNDS * loops[i].flop_per_round / best(peak_all, &p);
+        b->peak[dtype] = rate > b->peak[dtype] ? rate : b->peak[dtype];
+    }
 }
 
 /* ---- kernels ---- */
@@ -190,18 +225,20 @@ static tl_array vector(tl_dtype dtype, int64_t n) {
 }
 
 static void report(const bench *b, const char *name, job *j) {
-    int64_t bytes = 0;
+    int64_t bytes = 0, written = 0;
     for (int i = 0; i < j->call.n_in + j->call.n_out; i++) {
         const tl_array *a = i < j->call.n_in ? &j->call.in[i] : &j->call.out[i - j->call.n_in];
         int64_t n = 1;
         for (int d = 0; d < a->ndim; d++)
             n *= a->stride[d] == 0 ? 1 : a->size[d];
         bytes += n * tl_dtype_bytes(a->dtype);
+        written += i < j->call.n_in ? 0 : n * tl_dtype_bytes(a->dtype);
     }
-    double t = median(run_job, j), rate = bandwidth(b, bytes);
-    printf("%-22s %9.1f us  %7.2f GB/s  bound %9.1f us (%.1f MB at %5.1f GB/s)  %5.0f %% of bound\n", name, t * 1e6,
+    bool reads = written < bytes / 16;
+    double t = median(run_job, j), rate = bandwidth(b, bytes, reads), share = (double)bytes / rate / t;
+    printf("%-22s %9.1f us  %7.2f GB/s  bound %9.1f us (%.1f MB at %5.1f GB/s%s)  %5.0f %% of bound%s\n", name, t * 1e6,
            (double)bytes / t * 1e-9, (double)bytes / rate * 1e6, (double)bytes * 1e-6, rate * 1e-9,
-           100 * (double)bytes / rate / t);
+           reads ? ", reading" : "", 100 * share, impossible(share));
     for (int i = 0; i < j->call.n_in; i++)
         free(j->call.in[i].data);
     for (int i = 0; i < j->call.n_out; i++)
@@ -309,7 +346,7 @@ static void run_product(void *argument) {
     p->table->product(&p->product);
 }
 
-static void product(const bench *b, const char *name, int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b,
+static void product(bench *b, const char *name, int64_t m, int64_t n, int64_t k, bool turn_a, bool turn_b,
                     int64_t batch, tl_dtype dtype) {
     tl_array a_memory = matrix(dtype, batch * m, k), b_memory = matrix(dtype, batch * k, n);
     tl_array c_memory = matrix(dtype, batch * m, n);
@@ -332,19 +369,23 @@ static void product(const bench *b, const char *name, int64_t m, int64_t n, int6
                     .a_batch = {m * k},
                     .b_batch = {k * n},
                     .c_batch = {m * n}}};
+    peak_again(b, dtype);
     double flops = 2.0 * (double)m * (double)n * (double)k * (double)batch, t = median(run_product, &p);
+    peak_again(b, dtype);
+    double peak = b->peak[dtype], share = peak > 0 ? flops / t / peak : 0;
     printf("%-14s %-4s %5lld x %5lld x %5lld", name, tl_dtype_name(dtype), (long long)m, (long long)n, (long long)k);
     printf(batch > 1 ? " x %4lld" : "       ", (long long)batch);
     printf(" %10.1f us  %7.1f GFLOP/s", t * 1e6, flops / t * 1e-9);
-    if (b->peak > 0)
-        printf("  %5.0f %% of %s peak", 100 * flops / t / b->peak, "f32");
+    if (peak > 0)
+        printf("  %5.0f %% of %s peak, %.1f GFLOP/s%s", 100 * share, tl_dtype_name(dtype), peak * 1e-9,
+               impossible(share));
     printf("\n");
     free(a_memory.data);
     free(b_memory.data);
     free(c_memory.data);
 }
 
-static void products(const bench *b, int64_t rows, int64_t width, tl_dtype dtype) {
+static void products(bench *b, int64_t rows, int64_t width, tl_dtype dtype) {
     product(b, "qkv", rows, 3 * width, width, false, true, 1, dtype);
     product(b, "proj", rows, width, width, false, true, 1, dtype);
     product(b, "fc", rows, 4 * width, width, false, true, 1, dtype);
@@ -368,9 +409,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_kernel: %s\n", error.message);
         return 1;
     }
-    b.peak = peak_rate(&b);
-    printf("table %s, %d threads, peak %.1f GFLOP/s f32, medians of %d\n", b.table->name, b.threads, b.peak * 1e-9,
-           REPEATS);
+    peak_again(&b, TL_F32);
+    peak_again(&b, TL_BF16);
+    printf("table %s, %d threads; kernels: medians of %d, bounds: the best seen; peak %.1f GFLOP/s f32", b.table->name,
+           b.threads, REPEATS, b.peak[TL_F32] * 1e-9);
+    if (b.peak[TL_BF16] > 0)
+        printf(", %.1f GFLOP/s bf16", b.peak[TL_BF16] * 1e-9);
+    printf("\n");
     elementwise(&b, 6000, 128);
     elementwise(&b, 1024, 3072);
     by_rows(&b, 24000, 12);

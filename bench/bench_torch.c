@@ -9,8 +9,8 @@
  * that neither faults pages in.
  *
  * The bound of what moves data is bytes ÷ the bandwidth of a plain loop of the same pattern and size (read; read and write;
- * two reads and a write), the faster of ordinary and non-temporal stores; a copy into another order counts as read and
- * write. The bound of a product is FLOPs ÷ multiply-adds in registers. */
+ * two reads and a write; a read and half as many bytes written), the faster of ordinary and non-temporal stores, or of one
+ * stream and four fetched ahead; a copy into another order counts as read and write. The bound of a product is FLOPs ÷ multiply-adds in registers. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdint.h>
@@ -106,8 +106,8 @@ static double sample(void (*run)(void *), void *argument, int threads) {
 
 /* ---- what bounds ---- */
 
-typedef enum pattern { READ, READ_WRITE, READ_READ_WRITE, FLOPS, NOTHING } pattern;
-static const char *const pattern_names[] = {"read", "read+write", "2 read+write", "FLOPs", ""};
+typedef enum pattern { READ, READ_WRITE, READ_READ_WRITE, READ_HALF_WRITE, FLOPS, NOTHING } pattern;
+static const char *const pattern_names[] = {"read", "read+write", "2 read+write", "read+half write", "FLOPs", ""};
 
 typedef struct streams {
     float *a, *b, *c;
@@ -130,6 +130,9 @@ static float part_portable(const float *a, const float *b, float *c, pattern wha
                 sum[j] += *(const float16 *)(a + i + 16 * j);
     else if (what == READ_WRITE)
         memcpy(c, a, PART * sizeof *a);
+    else if (what == READ_HALF_WRITE)
+        for (int i = 0; i < PART; i += 32)
+            *(float16 *)(c + i / 2) = *(const float16 *)(a + i) + *(const float16 *)(a + i + 16);
     else
         for (int i = 0; i < PART; i += 16)
             *(float16 *)(c + i) = *(const float16 *)(a + i) + *(const float16 *)(b + i);
@@ -140,7 +143,19 @@ static float part_portable(const float *a, const float *b, float *c, pattern wha
 __attribute__((target("avx512f"))) static float part_avx512(const float *a, const float *b, float *c, pattern what,
                                                             bool past_cache) {
     __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
-    for (int i = 0; i < PART; i += 64)
+    for (int i = 0; what == READ_HALF_WRITE && i < PART; i += 32) {
+        __m512 x = _mm512_add_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(a + i + 16));
+        if (past_cache)
+            _mm512_stream_ps(c + i / 2, x);
+        else
+            _mm512_storeu_ps(c + i / 2, x);
+    }
+    for (int i = 0; what == READ && past_cache && i < PART / 4; i += 16) /* four streams, each fetched ahead */
+        for (int j = 0; j < 4; j++) {
+            _mm_prefetch((const char *)(a + j * (PART / 4) + i + 512), _MM_HINT_T1);
+            sum[j] = _mm512_add_ps(sum[j], _mm512_loadu_ps(a + j * (PART / 4) + i));
+        }
+    for (int i = 0; what != READ_HALF_WRITE && !(what == READ && past_cache) && i < PART; i += 64)
         for (int j = 0; j < 4; j++) {
             __m512 x = _mm512_loadu_ps(a + i + 16 * j);
             if (what == READ)
@@ -163,11 +178,13 @@ static void stream_part(void *argument, int64_t task, int thread) {
     int64_t at = task * PART;
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) {
-        s->sink[thread % 256] += part_avx512(s->a + at, s->b + at, s->c + at, s->pattern, s->past_cache);
+        s->sink[thread % 256] += part_avx512(s->a + at, s->b + at, s->c + (s->pattern == READ_HALF_WRITE ? at / 2 : at),
+                                             s->pattern, s->past_cache);
         return;
     }
 #endif
-    s->sink[thread % 256] += part_portable(s->a + at, s->b + at, s->c + at, s->pattern);
+    s->sink[thread % 256] +=
+        part_portable(s->a + at, s->b + at, s->c + (s->pattern == READ_HALF_WRITE ? at / 2 : at), s->pattern);
 }
 static void stream_all(void *argument) {
     streams *s = argument;
@@ -235,7 +252,7 @@ static const bench_case cases[] = {
     {"GELU, erf", "gelu_erf", 1, {MIB64}, READ_WRITE, 2 * BYTES, 0.7, 'b', 2},
     {"transpose 4096 x 4096", "transpose", 2, {WIDE}, READ_WRITE, 2 * BYTES, 0.7, 'b', 2},
     {"permute 0,2,1,3", "permute", 4, {8, 1024, 32, 64}, READ_WRITE, 2 * BYTES, 0.7, 'b', 2},
-    {"cast f32 to bf16", "cast", 1, {MIB64}, READ_WRITE, 1.5 * BYTES, 0.85, 'b', 2},
+    {"cast f32 to bf16", "cast", 1, {MIB64}, READ_HALF_WRITE, 1.5 * BYTES, 0.85, 'b', 2},
     PRODUCT("matmul qkv", "matmul_nt", 1024, 2304, 768, 1),
     PRODUCT("matmul fc", "matmul_nt", 1024, 3072, 768, 1),
     PRODUCT("matmul fc2", "matmul_nt", 1024, 768, 3072, 1),
@@ -398,10 +415,10 @@ static double bound_sample(bench *b, const bench_case *c) {
     s->engine = b->ctx->engine;
     if (c->pattern == FLOPS)
         return c->amount / (100000.0 * s->peak.flop_per_round * b->threads / sample(peak_all, s, b->threads));
-    static const double moved[] = {1, 2, 3};
+    static const double moved[] = {1, 2, 3, 1.5};
     double best = 0;
     s->pattern = c->pattern;
-    for (int past_cache = 0; past_cache < (c->pattern == READ ? 1 : 2); past_cache++) {
+    for (int past_cache = 0; past_cache < 2; past_cache++) {
         s->past_cache = past_cache;
         double t = sample(stream_all, s, b->threads) * c->amount / (moved[c->pattern] * 4.0 * (double)s->n);
         best = best == 0 || t < best ? t : best;
@@ -466,7 +483,10 @@ static void print_row(const bench *b, const bench_case *c, double time[3][MAX_RO
             printf(" %4.0f %%", 100 * best[2] / best[1]);
     } else
         printf(" %11s", "-");
-    printf("  %s %s%s%s\n", bar, verdict(c, best[0], best[1], best[2]), *complaint ? "  PyTorch: " : "", complaint);
+    bool disturbed = best[2] > 1.005 * best[0];
+    printf("  %s %s%s%s%s\n", bar, verdict(c, best[0], best[1], best[2]),
+           disturbed ? " (over 100 % cannot be: the bound was disturbed, or is a slower loop)" : "",
+           *complaint ? "  PyTorch: " : "", complaint);
     fflush(stdout);
 }
 

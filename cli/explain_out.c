@@ -124,14 +124,16 @@ static void parts_text(const tl_plan_run *run, const tl_explain_term *t, char *o
         else if (once)
             n = snprintf(out + at, size - at, "%s%s [%s]", i ? " + " : "", part->where, content);
         else
-            n = snprintf(out + at, size - at, "%s%s%s%s × [%s]", i ? " + " : "", open, times, close, content);
+            n = snprintf(out + at, size - at, "%s%s%s%s × [%s]%s%s", i ? " + " : "", open, times, close, content,
+                         part->where[0] ? " at " : "", part->where);
         at += n > 0 ? (size_t)n : 0;
     }
 }
 
 /* Is there more to say than the folded formula says? A lone class of N iterations is that formula. */
 static bool has_parts(const tl_plan_run *run, const tl_explain_term *t) {
-    return t->n_parts > 1 || (t->n_parts == 1 && strchr(tl_explained_text(run, t->part[0].times, 0), ' '));
+    return t->n_parts > 1 ||
+           (t->n_parts == 1 && (t->part[0].where[0] || strchr(tl_explained_text(run, t->part[0].times, 0), ' ')));
 }
 
 static void step_out(const tl_explained *e, const tl_explain_sum *sum, const tl_explain_term *t) {

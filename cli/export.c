@@ -83,12 +83,11 @@ static tl_status describe_files(job *j) {
         return j->error.status;
     dtype_of(j, tl_weights_file(files, 0), "");
     tl_weights_close(files);
-    if (is_folder(j->from) || !slash)
-        snprintf(folder, sizeof folder, "%s", is_folder(j->from) ? j->from : "./");
+    if (is_folder(j->from))
+        snprintf(folder, sizeof folder, "%s/", j->from); /* with its slash it is a path, whatever the catalogue knows */
     else
-        snprintf(folder, sizeof folder, "%.*s", (int)(slash - j->from) + 1, j->from);
-    return tl_model_find(folder[0] == '/' || folder[0] == '.' || strchr(folder, '/') ? folder : strcat(folder, "/"),
-                         &j->model, &j->error);
+        snprintf(folder, sizeof folder, "%.*s/", slash ? (int)(slash - j->from) : 1, slash ? j->from : ".");
+    return tl_model_find(folder, &j->model, &j->error);
 }
 
 static tl_status through(job *j) {
@@ -126,7 +125,7 @@ static int report(const job *j) {
         tl_json_put_string(json, "from_dtype", tl_dtype_name(j->dtype));
         return tl_cli_json_close(j->cli, json);
     }
-    snprintf(rest, sizeof rest, "in %s (%s)", tl_dtype_name(j->dtype),
+    snprintf(rest, sizeof rest, "in %s (%s)", tl_dtype_name(j->options.dtype),
              tl_text_bytes((double)size, j->cli->units, bytes));
     tl_out_answer(j->cli, tl_text_count((double)j->parameters, count), rest);
     tl_out_item(j->cli, "from", "%s", j->checkpoint[0] ? j->checkpoint : j->from);

@@ -239,8 +239,8 @@ static void put_suggestions(tl_json *json, const tl_account *a) {
         tl_json_put_integer(json, "peak_bytes", s->peak_bytes);
         if (s->step_seconds > 0)
             tl_json_put_real(json, "step_seconds", s->step_seconds);
-        tl_json_put_integer(json, "arena_bytes", s->bytes);
         put_extra(json, a->plan.hardware_per_step, s->hardware_per_step);
+        tl_json_put_integer(json, "arena_bytes", s->bytes);
         tl_json_put_boolean(json, "fits", s->fits);
         tl_json_put_string(json, "effect", s->effect);
         tl_json_end(json);

@@ -9,53 +9,56 @@
 
 enum { OWN_OUT, OWN_RESUME, OWN_DRY_RUN, OWN_FIRST }; /* from OWN_FIRST on in the order of tl_setting */
 
+/* KEPT: unless something else is said; FIXED: nothing else may be said. */
+enum { LEFT, FIXED, KEPT };
+
 typedef struct row {
     const char *name;
     int common; /* tl_option, or -1: the verb's own */
     const char *by_default;
-    bool fixed;             /* a run that goes on must go on with it */
+    int kept;               /* by a run that goes on */
     bool tokens;            /* changes nothing about sums */
     const char *for_tokens; /* its default there, if another */
 } row;
 
 static const row rows[TL_SET_COUNT] = {
-    [TL_SET_MODEL] = {"model", -1, "gpt2:N=2,D=128,H=4", true, false, "gpt2:N=4,D=128,H=4"},
-    [TL_SET_STEPS] = {"steps", -1, "700", true, false, "1000"},
-    [TL_SET_MINUTES] = {"minutes", -1, "", false},
-    [TL_SET_MICRO_BATCH] = {"micro-batch", TL_OPTION_MICRO_BATCH, "256", true, false, "8"},
-    [TL_SET_SEQ] = {"seq", TL_OPTION_SEQ, "11", true, false, ""},
-    [TL_SET_GLOBAL_BATCH] = {"global-batch", TL_OPTION_GLOBAL_BATCH, "", true},
-    [TL_SET_OPTIM] = {"optim", TL_OPTION_OPTIM, "adamw", true},
-    [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", true},
-    [TL_SET_AUTOCAST] = {"autocast", TL_OPTION_AUTOCAST, "off", true},
-    [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", true},
-    [TL_SET_LR] = {"lr", -1, "", true},
-    [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", true},
-    [TL_SET_WARMUP] = {"warmup", -1, "", true},
-    [TL_SET_CLIP] = {"clip", -1, "1", true},
-    [TL_SET_SEED] = {"seed", -1, "1", true},
-    [TL_SET_THREADS] = {"threads", -1, "", false},
-    [TL_SET_LOG_EVERY] = {"log-every", -1, "50", false, false, "10"},
-    [TL_SET_EVAL_EVERY] = {"eval-every", -1, "0", false},
-    [TL_SET_SAVE_EVERY] = {"save-every", -1, "500", false},
-    [TL_SET_STOP_AT] = {"stop-at", -1, "0", false},
-    [TL_SET_MEMORY] = {"memory", -1, "", false},
-    [TL_SET_SCHEDULE] = {"schedule", -1, "cosine", true},
-    [TL_SET_DECAY_STEPS] = {"decay-steps", -1, "", true},
-    [TL_SET_SEED_INIT] = {"seed-init", -1, "", true},
-    [TL_SET_SEED_DATA] = {"seed-data", -1, "", true},
-    [TL_SET_SEED_DROPOUT] = {"seed-dropout", -1, "", true},
-    [TL_SET_DATA] = {"data", -1, "", true, true},
-    [TL_SET_DATA_FORM] = {"data-form", -1, "", true, true},
-    [TL_SET_DATA_DTYPE] = {"data-dtype", -1, "", true, true},
-    [TL_SET_VOCAB] = {"vocab", -1, "", true, true},
-    [TL_SET_SAMPLER] = {"sampler", -1, "random", true, true},
-    [TL_SET_SEPARATOR] = {"separator", -1, "", true, true},
-    [TL_SET_VAL] = {"val", -1, "", false, true},
-    [TL_SET_EVAL_BATCHES] = {"eval-batches", -1, "50", false, true},
-    [TL_SET_READERS] = {"readers", -1, "1", false, true},
-    [TL_SET_LOCK_BATCHES] = {"lock-batches", -1, "no", false, true},
-    [TL_SET_KEEP] = {"keep", -1, "2", false},
+    [TL_SET_MODEL] = {"model", -1, "gpt2:N=2,D=128,H=4", FIXED, false, "gpt2:N=4,D=128,H=4"},
+    [TL_SET_STEPS] = {"steps", -1, "700", FIXED, false, "1000"},
+    [TL_SET_MINUTES] = {"minutes", -1, "", LEFT},
+    [TL_SET_MICRO_BATCH] = {"micro-batch", TL_OPTION_MICRO_BATCH, "256", FIXED, false, "8"},
+    [TL_SET_SEQ] = {"seq", TL_OPTION_SEQ, "11", FIXED, false, ""},
+    [TL_SET_GLOBAL_BATCH] = {"global-batch", TL_OPTION_GLOBAL_BATCH, "", FIXED},
+    [TL_SET_OPTIM] = {"optim", TL_OPTION_OPTIM, "adamw", FIXED},
+    [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", FIXED},
+    [TL_SET_AUTOCAST] = {"autocast", TL_OPTION_AUTOCAST, "off", FIXED},
+    [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", FIXED},
+    [TL_SET_LR] = {"lr", -1, "", FIXED},
+    [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", FIXED},
+    [TL_SET_WARMUP] = {"warmup", -1, "", FIXED},
+    [TL_SET_CLIP] = {"clip", -1, "1", FIXED},
+    [TL_SET_SEED] = {"seed", -1, "1", FIXED},
+    [TL_SET_THREADS] = {"threads", -1, "", LEFT},
+    [TL_SET_LOG_EVERY] = {"log-every", -1, "50", KEPT, false, "10"},
+    [TL_SET_EVAL_EVERY] = {"eval-every", -1, "0", KEPT},
+    [TL_SET_SAVE_EVERY] = {"save-every", -1, "500", KEPT},
+    [TL_SET_STOP_AT] = {"stop-at", -1, "0", LEFT},
+    [TL_SET_MEMORY] = {"memory", -1, "", LEFT},
+    [TL_SET_SCHEDULE] = {"schedule", -1, "cosine", FIXED},
+    [TL_SET_DECAY_STEPS] = {"decay-steps", -1, "", FIXED},
+    [TL_SET_SEED_INIT] = {"seed-init", -1, "", FIXED},
+    [TL_SET_SEED_DATA] = {"seed-data", -1, "", FIXED},
+    [TL_SET_SEED_DROPOUT] = {"seed-dropout", -1, "", FIXED},
+    [TL_SET_DATA] = {"data", -1, "", FIXED, true},
+    [TL_SET_DATA_FORM] = {"data-form", -1, "", FIXED, true},
+    [TL_SET_DATA_DTYPE] = {"data-dtype", -1, "", FIXED, true},
+    [TL_SET_VOCAB] = {"vocab", -1, "", FIXED, true},
+    [TL_SET_SAMPLER] = {"sampler", -1, "random", FIXED, true},
+    [TL_SET_SEPARATOR] = {"separator", -1, "", FIXED, true},
+    [TL_SET_VAL] = {"val", -1, "", KEPT, true},
+    [TL_SET_EVAL_BATCHES] = {"eval-batches", -1, "50", KEPT, true},
+    [TL_SET_READERS] = {"readers", -1, "1", LEFT, true},
+    [TL_SET_LOCK_BATCHES] = {"lock-batches", -1, "no", LEFT, true},
+    [TL_SET_KEEP] = {"keep", -1, "2", KEPT},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
@@ -200,7 +203,7 @@ static int read_folder(tl_train *t) {
     }
     for (int s = 0; s < TL_SET_COUNT; s++) {
         snprintf(name, sizeof name, "options.%s", rows[s].name);
-        if (rows[s].fixed && tl_run_file_has(file, name) &&
+        if (rows[s].kept != LEFT && tl_run_file_has(file, name) &&
             tl_run_file_typed(file, name, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
             break;
     }
@@ -388,7 +391,7 @@ static int read_typed(tl_train *t) {
             continue;
         if (rows[s].tokens && t->task != &tl_task_tokens)
             return tl_usage(cli, "--%s changes nothing about %s; it is for token files", rows[s].name, t->task->name);
-        if (t->resume && rows[s].fixed && strcmp(text, t->texts[s]) != 0)
+        if (t->resume && rows[s].kept == FIXED && strcmp(text, t->texts[s]) != 0)
             return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name,
                             text, t->folder, t->texts[s][0] ? t->texts[s] : "none");
         t->steps_given |= s == TL_SET_STEPS;

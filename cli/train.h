@@ -63,6 +63,7 @@ typedef struct tl_task {
     /* Its batches from example `position` on. */
     tl_status (*start)(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uint64_t position, tl_error *error);
     tl_status (*batch)(tl_train *t, tl_ctx *ctx, const tl_train_options *options, tl_batch *batch);
+    double (*waited)(const tl_train *t); /* seconds for batches that were not there yet; NULL: made when asked for */
     uint64_t (*position)(const tl_train *t); /* for a checkpoint */
     /* Asks the net what it has learned: a part of it in the middle of a run, all of it after it (`last`). */
     tl_status (*examine)(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error);
@@ -71,6 +72,7 @@ typedef struct tl_task {
     void (*put_result)(const tl_train *t, tl_json *json);
     void (*out_result)(const tl_train *t);
     void (*out_data)(const tl_train *t); /* what is trained on, for the plan; may be NULL */
+    void (*say_data)(const tl_train *t); /* the same in one line on stderr, as the run begins; may be NULL */
     void (*stop)(tl_train *t);           /* before the trainer goes; NULL: nothing */
     void (*close)(tl_train *t);
 } tl_task;

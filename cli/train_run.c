@@ -214,13 +214,14 @@ static void at_peak(void *user) {
 
 static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
     run *r = user;
-    const double begin = tl_seconds();
+    const tl_task *task = r->t->task;
+    const double begin = task->waited ? task->waited(r->t) : tl_seconds();
     (void)micro;
     r->data[0] = r->data[1] = NULL;
-    tl_status status = r->t->task->batch(r->t, ctx, o, batch);
+    tl_status status = task->batch(r->t, ctx, o, batch);
     r->data[0] = batch->input;
     r->data[1] = batch->target;
-    const double waited = tl_seconds() - begin;
+    const double waited = (task->waited ? task->waited(r->t) : tl_seconds()) - begin;
     r->waited_seconds += waited;
     r->interval_waited += waited;
     return status;
@@ -540,6 +541,8 @@ static void announce(const run *r) {
     if (r->planned.train.fp8)
         tl_note(t->cli,
                 "fp8 is emulated: values of the blocks' linear layers are rounded to it and multiplied in bf16");
+    if (t->task->say_data)
+        t->task->say_data(t);
 }
 
 static void finish(run *r) {

@@ -140,6 +140,11 @@ static tl_status next_tokens(tl_train *t, tl_ctx *ctx, const tl_train_options *o
     return status;
 }
 
+static double waited_for_tokens(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    return tl_reader_waited(k->reader);
+}
+
 static uint64_t position_of_tokens(const tl_train *t) {
     const tl_tokens_task *k = t->task_data;
     return tl_reader_position(k->reader);
@@ -261,6 +266,16 @@ static void out_data(const tl_train *t) {
                     tl_text_grouped((tl_u128)tl_tokens_count(k->val), val));
 }
 
+static void say_data(const tl_train *t) {
+    const tl_tokens_task *k = t->task_data;
+    const tl_token_file *f = tl_tokens_file(k->train, 0);
+    char digits[TL_TEXT];
+    tl_note(t->cli, "%s: %s tokens of %s%s, vocabulary %lld%s; windows of %lld, %s", t->texts[TL_SET_DATA],
+            tl_text_grouped((tl_u128)tl_tokens_count(k->train), digits), tl_token_file_dtype(f),
+            f->inferred ? " (inferred)" : "", (long long)t->model.vocab, k->vocab_derived ? " (largest id + 1)" : "",
+            (long long)t->plan.seq, k->sampler.kind == TL_SAMPLER_RANDOM ? "at random" : "in epochs");
+}
+
 static void close_tokens(tl_train *t) {
     tl_tokens_task *k = t->task_data;
     if (k) {
@@ -283,6 +298,7 @@ const tl_task tl_task_tokens = {.name = "tokens",
                                 .check = check_tokens,
                                 .start = start_tokens,
                                 .batch = next_tokens,
+                                .waited = waited_for_tokens,
                                 .position = position_of_tokens,
                                 .examine = examine,
                                 .is_examined = is_examined,
@@ -290,5 +306,6 @@ const tl_task tl_task_tokens = {.name = "tokens",
                                 .put_result = put_result,
                                 .out_result = out_result,
                                 .out_data = out_data,
+                                .say_data = say_data,
                                 .stop = stop_tokens,
                                 .close = close_tokens};

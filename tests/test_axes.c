@@ -322,6 +322,11 @@ static void shapes_are_checked(void **state) {
     refused(ctx, NULL, "m m", "axis m is 3, but 2 in SIZED", NULL);
     tl_check_shape(&axes, w, "(heads batch) width");
     refused(ctx, NULL, "(heads batch) width", "axis (heads batch) is 768, but the names multiply to 24", "(");
+    /* what a message quotes, and what an axis is called, stays on its line */
+    assert_int_equal(tl_check_shape(&axes, w, "(heads\t\n head_dim) width"), TL_OK);
+    assert_string_equal(tl_tensor_shape(w)->dim[0].axis, "(heads head_dim)");
+    tl_check_shape(&axes, w, "(heads\n\tbatch) width");
+    refused(ctx, NULL, "(heads\n\tbatch) width", "axis (heads  batch) is 768, but the names multiply to 24", "(");
     tl_check_shape(&axes, w, "(five heads seq) width");
     refused(ctx, NULL, "(five heads seq) width", "is 768, not divisible by 60", "(");
     tl_check_shape(&axes, w, "(u v) width");

@@ -295,7 +295,7 @@ static tl_status many_region(tl_ctx *ctx, const void *user, tl_tensor *const in[
 
 static void test_many_inputs_and_outputs(void **state) {
     (void)state;
-    float with[2][8], without[2][8];
+    float with[2][8] = {{0}}, without[2][8] = {{0}};
     for (int plain = 0; plain < 2; plain++) {
         instrument *in = instrument_new(NULL);
         tl_ctx *ctx = new_ctx(in);

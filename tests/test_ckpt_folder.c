@@ -58,7 +58,7 @@ static void assert_link(const char *name, const char *target) {
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 static void assert_holds(const char *names) {
-    char *found[32], all[1024] = "";
+    char *found[32] = {NULL}, all[1024] = "";
     int n = 0;
     DIR *d = opendir(folder);
     assert_non_null(d);
@@ -245,11 +245,11 @@ static void a_failed_save_changes_nothing(void **state) {
 /* Killed anywhere in training and saving: something loads, and it is what the link says or newer. */
 static void a_kill_leaves_one_that_loads(void **state) {
     const char *text = getenv("KILLS");
-    int kills = text ? atoi(text) : 20;
+    uint32_t random = 1;
+    int kills = text ? (int)strtol(text, NULL, 10) : 20;
     tl_error error = {TL_OK, ""};
     ckpt_world v = ckpt_begin(&adamw, 4, 2, 1);
     (void)state;
-    srand(1);
     for (int i = 0; i < kills; i++) {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -257,11 +257,12 @@ static void a_kill_leaves_one_that_loads(void **state) {
             ckpt_world w = ckpt_begin(&adamw, 4, 1, 1);
             for (;;) {
                 ckpt_steps(&w, 1);
-                if (save(&w, 2, 1.0 / (double)(1 + rand() % 1000), &error) != TL_OK)
+                if (save(&w, 2, 1.0 / (double)(1 + w.steps * 7919 % 1000), &error) != TL_OK)
                     _exit(1);
             }
         }
-        struct timespec wait = {0, 20000000 + (long)(rand() % 100000) * 300};
+        random = random * 1664525 + 1013904223; /* Numerical Recipes' */
+        struct timespec wait = {0, 20000000 + (long)(random >> 15) * 240};
         nanosleep(&wait, NULL);
         int result;
         kill(child, SIGKILL);

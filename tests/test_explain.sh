@@ -67,6 +67,13 @@ gives "adamw: days" "6354.4 by 6·B·T·P 6583.6 by counted products, gated 5115
     cs336-gpt2-xl adamw
 gives "adamw: devices" "1: 17.4 years, 64: 99 days, 256: 25 days, 1024: 6.2 days" cs336-gpt2-xl adamw
 
+gives "flops: selective computes attention's core again" "again 38,654,705,664 for backward (4.42 % of the above) = 4·B·T²·N·D" \
+    gpt2 flops --recompute selective
+gives "flops: and what is executed" "hardware 913,599,627,264 executed" gpt2 flops --recompute selective
+# In the first block's attention: x and its norm 2 + 2, q, k, v 6, the embedding's mask 1; the norm's statistics 8; softmax 2,
+# mask 1 and their product 2 of each score. Of the other blocks nothing is left.
+gives "memory: one block's inside at the peak" "saved 71.6 MB 3.4 % = B·T·(5·H·T + 11·D + 8)" gpt2 memory --recompute full
+refuses "recompute changes no parameters" 2 "changes nothing" gpt2 params --recompute full
 refuses "no topic" 2 "needs MODEL and a topic" gpt2
 refuses "another topic" 2 "did you mean params?" gpt2 parms
 refuses "another model" 2 "gpt2" gpt2x params

@@ -61,12 +61,12 @@ said 'no --out: exit 2' $?
 run export "$work/gpt2" --out "$work/x" --dtype u8
 [ $? -eq 2 ] && err '--dtype'
 said 'a format that is none for weights: exit 2' $?
-run export "$work/gpt2" --out "$work/x" --shard-size 5
+run export "$work/gpt2" --out "$work/x" --shard-size 5G
 [ $? -eq 2 ] && err '--shard-size'
 said 'a bare size: exit 2' $?
 run export "$work" --out "$work/x"
-[ $? -eq 1 ] && err 'holds neither'
-said 'a folder without weights: exit 1' $?
+[ $? -eq 2 ] && err 'holds neither'
+said 'a folder without weights: exit 2' $?
 : >"$work/file"
 run export "$work/gpt2" --out "$work/file"
 [ $? -eq 1 ] && err 'cannot'

@@ -458,7 +458,7 @@ static void test_options_without_effect(void **state) {
     }
 }
 
-static void test_shared_parameter(void **state) {
+static void test_parameters_are_checked(void **state) {
     (void)state;
     tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
     tl_scope_begin(ctx);
@@ -467,6 +467,15 @@ static void test_shared_parameter(void **state) {
     tl_optimizer_options o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
     assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
     check_fails(ctx, TL_ERR_ARGUMENT, "down.bias is given twice");
+    net = net_of(ctx);
+    net.list[1].tensor = tl_cast(net.list[1].tensor, TL_I32); /* an integer parameter is read as a float elsewhere */
+    assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
+    check_fails(ctx, TL_ERR_DTYPE, "parameter up.bias is i32");
+    net = net_of(ctx);
+    tl_optimizer *optimizer = tl_optimizer_new(ctx, net.list, 4, &o);
+    assert_int_equal(tl_optimizer_restore(optimizer, -1), TL_ERR_ARGUMENT);
+    check_fails(ctx, TL_ERR_ARGUMENT, "after -1 steps");
+    tl_optimizer_free(optimizer);
     tl_scope_end(ctx);
     tl_ctx_free(ctx);
 }
@@ -610,7 +619,7 @@ int main(void) {
         cmocka_unit_test(test_groups_are_checked),
         cmocka_unit_test(test_the_last_group_holds),
         cmocka_unit_test(test_options_without_effect),
-        cmocka_unit_test(test_shared_parameter),
+        cmocka_unit_test(test_parameters_are_checked),
         cmocka_unit_test(test_states),
         cmocka_unit_test(test_schedules),
     };

@@ -70,7 +70,9 @@ static tl_status make_batch(void *user, tl_ctx *ctx, const tl_train_options *o, 
     char name[64];
     (void)micro;
     snprintf(name, sizeof name, "%s/batch/%d", s->family, s->step);
-    uint32_t seed = fnv1a(name), random = fnv1a(strcat(name, "/random"));
+    uint32_t seed = fnv1a(name);
+    snprintf(name, sizeof name, "%s/batch/%d/random", s->family, s->step);
+    uint32_t random = fnv1a(name);
     tl_shape shape = TL_SHAPE(ctx, tl_dim_of(o->micro_batch), tl_dim_of(o->seq));
     batch->input = tl_empty(ctx, TL_I32, shape, TL_DATA);
     batch->target = tl_empty(ctx, TL_I32, shape, TL_DATA);

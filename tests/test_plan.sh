@@ -82,7 +82,7 @@ gives "plan: csv is raw" 0 "optim,995518464," plan gpt2 -g H100 --format csv
 gives "plan: adamw8bit" 0 "optim,253492632," plan gpt2 -g H100 --format csv --optim adamw8bit
 gives "plan: rmsprop" 0 "optim,497759232," plan gpt2 -g H100 --format csv --optim rmsprop
 gives "plan: adam" 0 "optim,995518464," plan gpt2 -g H100 --format csv --optim adam
-gives "plan: 8-bit states may help" 3 "2 --optim adamw8bit " plan gpt2-xl -g A100-40G --micro-batch 3 --seq 1024
+gives "plan: 8-bit states may help" 3 " --optim adamw8bit" plan gpt2-xl -g A100-40G --micro-batch 3 --seq 1024
 gives "plan: md" 0 "| optim | 995,518,464 |" plan gpt2 -g H100 --format md
 gives "plan: what does not fit exits with 3" 3 "does not fit: needs" plan llama-3-8b -g A100-80G
 gives "plan: and says what is missing" 3 "missing" plan llama-3-8b -g A100-80G
@@ -106,7 +106,16 @@ gives_json "plan: JSON, the largest micro-batch" 0 '"max_micro_batch":[1-9]' pla
 gives_json "plan: JSON, layout" 0 '"layout":\{"devices":8,"tp":1,"pp":1,"vpp":1,"cp":1,"ep":1,"dp":8,"zero":0,"micro_batch":2,"global_batch":64,"seq":512,"accumulation":4' plan gpt2 -g 8xH100 --micro-batch 2 --global-batch 64 --seq 512
 gives_json "plan: JSON, time" 0 '"time":\{"step_seconds":[0-9.e-]*,"tokens_per_second":[0-9.e+]*,"mfu":0\.(4|39999)[0-9]*,"hfu":0\.(4|39999)[0-9]*,' plan gpt2 -g H100 --mfu 0.4
 gives_json "plan: JSON, cost" 0 '"cost":\{"device_hours":[0-9.]*,"currency":"USD","amount":' plan gpt2 -g H100 -t 1B
-gives_json "plan: JSON, suggestions" 3 '"suggestions":\[\{"change":"--micro-batch1--global-batch32","peak_bytes":[0-9]*,"step_seconds":[0-9.e-]*,"arena_bytes":[0-9]*,"fits":true' plan gpt2-xl -g A100-40G --micro-batch 32
+gives_json "plan: JSON, suggestions" 3 '"suggestions":\[\{"change":"--micro-batch1--global-batch32","peak_bytes":[0-9]*,"step_seconds":[0-9.e-]*,"arena_bytes":[0-9]*,"extra_flops":0,"extra_percent":0\.0,"fits":true' plan gpt2-xl -g A100-40G --micro-batch 32
+# A forward of all blocks more, 2·B·T·N·(4·D² + 2·D·F + 2·D·T), with B 32, T 1024, N 48, D 1600, F 6400.
+gives_json "plan: JSON, what recompute costs" 3 "\"change\":\"--recomputefull\",\"peak_bytes\":[0-9]*,\"step_seconds\":[0-9.e-]*,\"extra_flops\":$((2 * 32 * 1024 * 48 * (4 * 1600 * 1600 + 2 * 1600 * 6400 + 2 * 1600 * 1024)))," plan gpt2-xl -g A100-40G --micro-batch 32
+gives_json "plan: JSON, recompute" 0 '"recompute":"every:3"' plan gpt2 -g H100 --recompute every:3
+gives "plan: hardware FLOPs beside the model's" 0 "is computed again for backward" plan gpt2 -g H100 --recompute full
+refuses "plan: every:K needs K" "every:4" plan gpt2 -g H100 --recompute every
+refuses "plan: every:0" "from 1 up" plan gpt2 -g H100 --recompute every:0
+refuses "plan: no such recompute" "selective" plan gpt2 -g H100 --recompute some
+gives "fit: recompute makes room" 0 "recompute full" fit batch gpt2 -g A100-40G --recompute full
+refuses "fit model: recompute changes nothing" "changes nothing" fit model -g H100 --recompute full
 gives_json "plan: JSON, over" 3 '"over_bytes":[0-9]*,"state_bytes":6493654220800,"state_alone_exceeds":true' plan llama-3.1-405b -g 8xH100
 run plan smollm2-135m --seq 64 --json
 [ $? -eq 0 ] && ! grep -q '"time":' "$work/out" && grep -q 'unknown until' "$work/out"

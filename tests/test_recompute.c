@@ -279,13 +279,11 @@ static void test_a_large_plan_stays_quick(void **state) {
 
 /* The options that a suggestion's text means, as the command line reads them. */
 static void type_in(const char *change, tl_plan_options *o) {
-    char text[TL_PLAN_CHANGE], *word, *at = text;
+    char word[32], value[64];
     tl_error error = {0};
-    snprintf(text, sizeof text, "%s", change);
-    while ((word = strtok(at, " ")) != NULL) {
-        const char *value = strtok(NULL, " ");
-        at = NULL;
-        assert_non_null(value);
+    int used = 0;
+    for (const char *at = change; *at; at += used) {
+        assert_int_equal(sscanf(at, "%31s %63s %n", word, value, &used), 2);
         if (strcmp(word, "--micro-batch") == 0)
             o->micro_batch = strtoll(value, NULL, 10);
         else if (strcmp(word, "--global-batch") == 0)

@@ -201,6 +201,18 @@ static void says_what_the_file_is(void **state) {
     unlink(path);
 }
 
+/* Adds to a text that has room; what was added. */
+static size_t put(char *text, size_t at, const char *format, ...) TL_PRINTF(3, 4);
+
+static size_t put(char *text, size_t at, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text + at, 256, format, args);
+    va_end(args);
+    assert_true(n > 0 && n < 256);
+    return (size_t)n;
+}
+
 /* A list of a million sizes of 1 multiplies to 1 and is no reason to run out of anything; with eight 256s among them it is
  * beyond 63 bits. */
 static void a_million_dimensions(void **state) {
@@ -209,10 +221,10 @@ static void a_million_dimensions(void **state) {
     for (int big = 0; big < 2; big++) {
         char *header = malloc(2 * DIMS + 256);
         assert_non_null(header);
-        size_t at = (size_t)sprintf(header, "{\"a\":{\"dtype\":\"U8\",\"shape\":[1");
+        size_t at = put(header, 0, "{\"a\":{\"dtype\":\"U8\",\"shape\":[1");
         for (int i = 1; i < DIMS; i++)
-            at += (size_t)sprintf(header + at, big && i < 9 ? ",256" : ",1");
-        at += (size_t)sprintf(header + at, "],\"data_offsets\":[0,1]}}");
+            at += put(header, at, big && i < 9 ? ",256" : ",1");
+        at += put(header, at, "],\"data_offsets\":[0,1]}}");
         make(header, at, 1);
         free(header);
         if (big) {
@@ -234,13 +246,13 @@ static void many_tensors_are_fast(void **state) {
     enum { TENSORS = 92000 };
     char *header = malloc((size_t)TENSORS * 120), name[64];
     assert_non_null(header);
-    size_t at = (size_t)sprintf(header, "{");
+    size_t at = put(header, 0, "{");
     for (int i = 0; i < TENSORS; i++)
-        at += (size_t)sprintf(header + at,
-                              "%s\"model.layers.%d.mlp.experts.%d.up_proj.weight\":{\"dtype\":\"U8\",\"shape\":[1],"
-                              "\"data_offsets\":[%d,%d]}",
-                              i ? "," : "", i / 256, i % 256, TENSORS - 1 - i, TENSORS - i);
-    at += (size_t)sprintf(header + at, "}");
+        at += put(header, at,
+                  "%s\"model.layers.%d.mlp.experts.%d.up_proj.weight\":{\"dtype\":\"U8\",\"shape\":[1],"
+                  "\"data_offsets\":[%d,%d]}",
+                  i ? "," : "", i / 256, i % 256, TENSORS - 1 - i, TENSORS - i);
+    at += put(header, at, "}");
     make(header, at, 0);
     free(header);
     assert_int_equal(truncate(path, (off_t)(8 + at + TENSORS)), 0);

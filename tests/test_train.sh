@@ -169,8 +169,31 @@ run train sums --out "$work/fp8" --micro-batch 4 --threads 1 --steps 2 --model g
 grep -q 'fp8 is emulated' "$work/err"
 said 'emulated fp8 says so' $?
 run train sums --out "$work/fp16" --micro-batch 4 --threads 1 --steps 2 --model gpt2:N=1,D=16,H=2 --precision fp16-mixed
-[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
+[ "$(field "$work/fp16/metrics.jsonl" loss_scale)" = 65536.0 ] && [ "$(field "$work/fp16/metrics.jsonl" skipped_steps)" = 0 ]
 said 'the loss scale is in the metrics' $?
+for how in selective full every:2; do
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$how" $small --steps 10 --recompute $how
+    cmp -s "$work/ten/checkpoints/latest" "$work/$how/checkpoints/latest"
+    said "the same bits with --recompute $how" $?
+    run ledger "$work/$how"
+    said "planned = measured with --recompute $how" $?
+done
+[ "$(field "$work/full/metrics.jsonl" measured_flops)" -gt "$(field "$work/ten/metrics.jsonl" measured_flops)" ]
+said 'what is computed again is executed' $?
+run train sums --out "$work/full" --resume --recompute none
+[ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
+said 'a resumed run keeps its recompute' $?
+# Five steps, resumed for five, are ten, bit for bit, across 1 and 2 threads: the scales too.
+for precision in fp16-mixed fp8-mixed; do
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$precision.10" --micro-batch 4 --threads 1 --steps 10 $tiny --precision $precision
+    # shellcheck disable=SC2086
+    run train sums --out "$work/$precision.5" --micro-batch 4 --threads 2 --steps 10 $tiny --precision $precision --stop-at 5
+    run train sums --out "$work/$precision.5" --threads 1 --resume
+    cmp -s "$work/$precision.10/checkpoints/step-00000010.safetensors" "$work/$precision.5/checkpoints/step-00000010.safetensors"
+    said "five steps, resumed for five, in $precision: the bits of ten" $?
+done
 printf '{"task": "sums", "steps": 3, "micro-batch": 2, "threads": 1, "model": "gpt2:N=1,D=8,H=2"}' >"$work/task.json"
 run train "$work/task.json" --out "$work/task"
 [ $? -eq 0 ] && [ "$(field "$work/task/metrics.jsonl" step)" = 3 ]
@@ -189,6 +212,25 @@ refuses() { # NAME STATUS TEXT ARGUMENT...
 }
 refuses 'does not fit: exit 3' 3 'does not fit' sums --out "$work/r" --memory 1MB
 refuses 'and what would fit' 3 '--micro-batch' sums --out "$work/r" --memory 20MB
+# Each suggestion, typed as it stands, is let in and fits: the folder then holds a run that its ledger confirms.
+again='--model gpt2:N=3,D=32,H=2,dropout=0.1 --micro-batch 16 --threads 1 --steps 2 --memory 3400kB'
+# shellcheck disable=SC2086
+run train sums --out "$work/r" $again
+[ $? -eq 3 ]
+said 'a run that does not fit in 3400 kB' $?
+awk '/^[0-9]+ +--/ { change = $0; next } /  fits [0-9]+ %/ { sub(/^[0-9]+ +/, "", change); print change }' \
+    "$work/out" >"$work/fitting"
+grep -q -- '--micro-batch' "$work/fitting" && grep -q -- '--recompute full' "$work/fitting" &&
+    grep -q -- '--precision' "$work/fitting"
+said 'is told of smaller batches, recompute and number formats that fit' $?
+while read -r change; do
+    rm -rf "$work/s"
+    plain=${again}
+    case $change in *--micro-batch*) plain=$(echo "$again" | sed 's/--micro-batch 16//') ;; esac
+    # shellcheck disable=SC2086
+    run train sums --out "$work/s" $plain $change </dev/null && run ledger "$work/s" </dev/null
+    said "typed as it stands it fits, planned = measured: $change" $?
+done <"$work/fitting"
 refuses 'no folder named' 2 '--out' sums
 refuses 'no task' 2 'needs TASK' --out "$work/r"
 refuses 'an unknown task' 2 'there is no task' summs --out "$work/r"
@@ -218,3 +260,40 @@ refuses 'an unknown task in a file' 1 'poems' "$work/task.json" --out "$work/r"
 refuses 'an empty token file' 2 'no tokens; a window of 128 needs 129' "$work/tokens.bin" --out "$work/r"
 refuses 'a loss that is not finite' 1 'stopped before the update' sums --out "$work/n" --model gpt2:N=1,D=16,H=2 \
     --micro-batch 4 --threads 1 --optim sgd --lr 1e6 --warmup 0 --clip 0 --steps 200
+
+# ---- the best by validation loss ----
+# Trained on ascending ids and examined on random ones: what is learned makes the loss on those larger, so the first one examined is
+# the best; --keep 1 must not take it away.
+# shellcheck disable=SC2059 # escapes made by awk
+printf "$(awk 'BEGIN { for (i = 0; i < 4000; i++) printf "\\%03o\\000", 1 + i % 50 }')" >"$work/train.bin"
+# shellcheck disable=SC2059
+printf "$(awk 'BEGIN { srand(1); for (i = 0; i < 1000; i++) printf "\\%03o\\000", 1 + int(rand() * 50) }')" >"$work/val.bin"
+run train "$work/train.bin" --val "$work/val.bin" --out "$work/best" --model gpt2:N=1,D=32,H=2,C=16 --seq 16 --micro-batch 8 \
+    --threads 1 --steps 120 --save-every 20 --eval-every 20 --eval-batches 4 --lr 3e-3 --keep 1 --data-dtype uint16
+said 'a run from tokens with a validation loss' $?
+[ "$(readlink "$work/best/checkpoints/latest")" = step-00000120.safetensors ] && [ -s "$work/best/checkpoints/best" ] &&
+    [ "$(readlink "$work/best/checkpoints/best")" != step-00000120.safetensors ]
+said 'latest is the last, best an earlier one that --keep 1 left' $?
+# shellcheck disable=SC2012
+[ "$(ls "$work/best/checkpoints" | wc -l)" -eq 4 ]
+said 'two files and two links' $?
+run inspect "$work/best/checkpoints/latest"
+later=$(sed -n 's/.*validation \([0-9.]*\).*/\1/p' "$work/out")
+run inspect "$work/best/checkpoints/best"
+least=$(sed -n 's/.*validation \([0-9.]*\).*/\1/p' "$work/out")
+awk -v a="$least" -v b="$later" 'BEGIN { exit !(a > 0 && a < b) }'
+said 'whose loss is the lower one' $?
+
+# ---- resumed in the second epoch ----
+# 24 windows of 16, 8 a step: an epoch is three steps. Fourteen steps stopped in the third epoch, against as many at once.
+# shellcheck disable=SC2059
+printf "$(awk 'BEGIN { for (i = 0; i < 385; i++) printf "\\%03o\\000", 1 + i * i % 50 }')" >"$work/short.bin"
+epochs="$work/short.bin --model gpt2:N=1,D=16,H=2,C=16,dropout=0.1 --seq 16 --micro-batch 4 --global-batch 8 --sampler epochs --data-dtype uint16 --steps 14"
+# shellcheck disable=SC2086
+run train $epochs --out "$work/e14" --threads 1
+# shellcheck disable=SC2086
+run train $epochs --out "$work/e7" --threads 2 --stop-at 7
+run train --out "$work/e7" --resume --threads 1
+said 'a run over epochs resumes' $?
+cmp -s "$work/e14/checkpoints/latest" "$work/e7/checkpoints/latest"
+said 'in the third of them, to the bits of a run that was not stopped' $?

@@ -59,6 +59,8 @@ for file in config.json run.json plan.json metrics.jsonl ledger.json evaluation.
     [ -s "a/$file" ]
     said "the folder holds $file" $?
 done
+grep -q '600 tokens of uint16 (inferred), vocabulary 117 (largest id + 1); windows of 8, at random' err
+said 'it says what it trains on, and what was assumed' $?
 grep -q 'step 10: validation loss' err
 said 'the validation loss on the way' $?
 grep -q 'validation' out && grep -q 'waiting' out
@@ -113,6 +115,12 @@ gives 'another file is refused' 2 'goes on with it' train cycle.bin --out five.e
 gives 'another task too' 2 'not sums' train sums --out five.epochs --resume
 gives 'another order too' 2 'goes on with it' train noise.bin --out five.epochs --resume --sampler random
 
+# shellcheck disable=SC2086
+run train noise.bin --out kept $small --steps 6 --stop-at 3 --val cycle.bin
+run train --out kept --resume
+[ $? -eq 0 ] && [ -s kept/evaluation.json ]
+said 'nor what it is evaluated on' $?
+
 # ---- a seed a source ----
 first() { sed -n 's/^{"step":1,"loss":\([^,]*\),.*/\1/p' "$1/metrics.jsonl"; }
 seeds() { # FOLDER OPTION...
@@ -140,6 +148,20 @@ said 'which differ' $?
 gives 'an unknown schedule' 2 'constant, linear, cosine' train noise.bin --out r --schedule square
 gives 'a decay without wsd' 2 'schedule cosine' train noise.bin --out r --decay-steps 5
 gives 'a warm-up longer than the run' 2 'schedule cosine' train noise.bin --out r --steps 10 --warmup 11
+
+# ---- interrupts ----
+# shellcheck disable=SC2086
+"$TALLY" train noise.bin --out int $small --steps 100000000 --log-every 10 >out 2>err </dev/null &
+pid=$!
+tries=0
+while [ ! -s int/metrics.jsonl ] && [ $tries -lt 300 ]; do
+    sleep 0.1
+    tries=$((tries + 1))
+done
+kill -TERM $pid
+wait $pid
+[ $? -eq 130 ] && [ -n "$(checkpoint int)" ]
+said 'SIGTERM: saved, exit 130, the reader ends too' $?
 
 # ---- documents ----
 printf 'one\ntwo and three\nfour\n' >docs.txt

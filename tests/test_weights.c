@@ -129,7 +129,7 @@ static void write_shards(const family *f, const char *from, const char *to) {
     for (int t = 0; t < f->count; t++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "%s\"%s\": \"model-0000%d-of-00002.safetensors\"",
                  t ? ", " : "", f->tensors[t].name, 1 + (t >= half));
-    strcat(text, "}}");
+    snprintf(text + strlen(text), sizeof text - strlen(text), "}}");
     if (from) {
         char changed[8192];
         at = strstr(text, from);

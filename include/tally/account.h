@@ -102,7 +102,7 @@ typedef struct tl_fold tl_fold;
 typedef struct tl_fold_term {
     const tl_poly *times;   /* how often: N, N − 1, 1 */
     const tl_poly *content; /* one iteration's */
-    char where[48];         /* "" or "last N", "first A" */
+    char where[48];         /* "" or "last N", "first A"; of several alike "N = 1, 5, 9, 13, ..." */
 } tl_fold_term;
 tl_fold *tl_fold_new(tl_ctx *ctx);
 void tl_fold_free(tl_fold *fold);

@@ -26,15 +26,15 @@ extern "C" {
 /* f32[3, 1 + TL_FP8_HISTORY], category optim, kept (tl_free it): rows input, weight, gradient; of each the scale, then the
  * largest magnitudes of this step and those before it. */
 tl_tensor *tl_fp8_state_new(tl_ctx *ctx);
-/* x rounded as row says (0 input, 1 weight: e4m3; 2 gradient: e5m2), in x's format; its largest magnitude is recorded first.
- * The gradient passes as it is. */
-tl_tensor *tl_fp8_round_(tl_tensor *x, tl_tensor *state, int row, const char *site);
+/* x rounded as row says (0 input, 1 weight: e4m3; 2 gradient: e5m2), in x's format; with `record`, which an evaluation
+ * leaves out, its largest magnitude is recorded first. The gradient passes as it is. */
+tl_tensor *tl_fp8_round_(tl_tensor *x, tl_tensor *state, int row, bool record, const char *site);
 /* x itself, whose gradient is rounded on its way back. The state must outlive backward. */
 tl_tensor *tl_fp8_gradient_(tl_tensor *x, tl_tensor *state, const char *site);
 /* After a step: scales from the histories, which then move on by one. In place. */
 tl_tensor *tl_fp8_roll_(tl_tensor *state, const char *site);
 
-#define tl_fp8_round(x, state, row) tl_fp8_round_((x), (state), (row), TL_HERE)
+#define tl_fp8_round(x, state, row, record) tl_fp8_round_((x), (state), (row), (record), TL_HERE)
 #define tl_fp8_gradient(x, state) tl_fp8_gradient_((x), (state), TL_HERE)
 #define tl_fp8_roll(state) tl_fp8_roll_((state), TL_HERE)
 

@@ -170,6 +170,30 @@ static void put_term(tl_fold_term *terms, int capacity, int *count, const tl_pol
     ++*count;
 }
 
+/* Odd iterations of the same content are one class, told where the first of them is met. */
+static void put_class(tl_fold *fold, const tl_repeat_node *node, int64_t first, tl_fold_term *terms, int capacity,
+                      int *n) {
+    const tl_poly *p = fold->sum[node->regions[first]];
+    int64_t same = 0;
+    char where[48];
+    for (int64_t i = 0; i < first; i++)
+        if (fold->sum[node->regions[i]] == p)
+            return; /* told already */
+    where_text(node, first, where, sizeof where);
+    for (int64_t i = first; i < node->run; i++) {
+        if (fold->sum[node->regions[i]] != p || same++ == 0)
+            continue;
+        if (same == 2)
+            snprintf(where, sizeof where, "%s = %lld", node->symbol, (long long)first + 1);
+        size_t at = strlen(where);
+        if (same <= 4)
+            snprintf(where + at, sizeof where - at, ", %lld", (long long)i + 1);
+        else if (same == 5)
+            snprintf(where + at, sizeof where - at, ", ...");
+    }
+    put_term(terms, capacity, n, tl_poly_constant(fold->ctx->space, same), p, where);
+}
+
 int tl_fold_terms(tl_fold *fold, tl_fold_term *terms, int capacity) {
     /* Outermost repetitions only are told apart; what nests inside them is folded first. */
     if (!fold)
@@ -199,10 +223,8 @@ int tl_fold_terms(tl_fold *fold, tl_fold_term *terms, int capacity) {
             const tl_poly *p = fold->sum[node->regions[i]];
             if (!p || p == common)
                 continue;
-            char where[48];
-            where_text(node, i, where, sizeof where);
             if (node->outer == 0)
-                put_term(terms, capacity, &count, one, p, where);
+                put_class(fold, node, i, terms, capacity, &count);
             else
                 sum = sum ? tl_poly_add(space, sum, p) : p;
         }

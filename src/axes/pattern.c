@@ -29,6 +29,8 @@ tl_status tl_pattern_fail(const tl_pattern *p, int at, int length, tl_status sta
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
+    for (char *c = message; *c != '\0'; c++) /* it may quote a group of the pattern as it was written */
+        *c = (char)(is_blank(*c) ? ' ' : (unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f ? '?' : *c);
     excerpt(p, at < 0 ? 0 : at, line, sizeof line, &shift);
     if (at >= 0) {
         for (int i = shift; i < at && to < 100; i++)
@@ -139,19 +141,44 @@ tl_status tl_pattern_arrow(const tl_pattern *p, int *arrow) {
     return TL_OK;
 }
 
+/* `length` characters with every run of blanks as one space, into `to` unless that is NULL; returns how many there are. */
+static size_t name_plain(const char *from, int length, char *to) {
+    size_t n = 0;
+    for (int i = 0; i < length; i++) {
+        if (is_blank(from[i]) && i > 0 && is_blank(from[i - 1]))
+            continue;
+        if (to)
+            to[n] = is_blank(from[i]) ? ' ' : from[i];
+        n++;
+    }
+    return n;
+}
+
+static bool name_is(const char *name, const char *from, int length) {
+    size_t n = 0;
+    for (int i = 0; i < length; i++) {
+        if (is_blank(from[i]) && i > 0 && is_blank(from[i - 1]))
+            continue;
+        if (name[n++] != (is_blank(from[i]) ? ' ' : from[i]))
+            return false;
+    }
+    return name[n] == '\0';
+}
+
+/* A group "(a  b)" is a name too, that of the axis it makes. */
 const char *tl_pattern_name(const tl_pattern *p, int at, int length) {
     tl_axes_state *state = tl_axes_state_of(p->ctx);
     if (!state)
         return NULL;
     for (int64_t i = 0; i < state->names; i++)
-        if (strncmp(state->name[i], p->text + at, (size_t)length) == 0 && state->name[i][length] == '\0')
+        if (name_is(state->name[i], p->text + at, length))
             return state->name[i];
     if (!tl_host_grow(p->ctx, &state->name, sizeof *state->name, state->names + 1, &state->name_capacity))
         return NULL;
-    char *name = tl_host_alloc(p->ctx, (size_t)length + 1);
+    char *name = tl_host_alloc(p->ctx, name_plain(p->text + at, length, NULL) + 1);
     if (!name)
         return NULL;
-    memcpy(name, p->text + at, (size_t)length);
+    name[name_plain(p->text + at, length, name)] = '\0';
     return state->name[state->names++] = name;
 }
 

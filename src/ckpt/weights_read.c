@@ -313,7 +313,7 @@ static tl_status load_checkpoint(const char *path, tl_net *net, tl_weights_repor
 }
 
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) {
-    tl_weights_report own_report;
+    tl_weights_report own_report = {0};
     tl_error own = {TL_OK, ""};
     char file[TL_CKPT_PATH];
     loading l = {.net = net, .model = tl_net_model(net), .report = report ? report : &own_report, .error = &own};

@@ -100,8 +100,9 @@ tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *
     tl_tensor *state = w && net->fp8_count ? state_of(net, w) : NULL;
     if (!state)
         return tl_linear_(x, w, bias, site);
-    x = tl_fp8_round_(x, state, TL_FP8_INPUT, site);
-    w = tl_fp8_round_(w, state, TL_FP8_WEIGHT, site);
+    /* An evaluation between two steps changes nothing about the next: it records no magnitudes. */
+    x = tl_fp8_round_(x, state, TL_FP8_INPUT, net->training, site);
+    w = tl_fp8_round_(w, state, TL_FP8_WEIGHT, net->training, site);
     return tl_fp8_gradient_(tl_linear_(x, w, bias, site), state, site);
 }
 

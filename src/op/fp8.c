@@ -189,7 +189,7 @@ static tl_status gradient_infer(tl_sig *sig) {
 
 static tl_status gradient_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
     const gradient_attr *attr = tl_saved_attr(saved);
-    gin[0] = attr->state ? tl_fp8_round_(gout[0], attr->state, TL_FP8_GRADIENT, saved->site) : gout[0];
+    gin[0] = attr->state ? tl_fp8_round_(gout[0], attr->state, TL_FP8_GRADIENT, true, saved->site) : gout[0];
     return tl_ctx_status(ctx);
 }
 
@@ -219,9 +219,10 @@ tl_tensor *tl_fp8_state_new(tl_ctx *ctx) {
     return tl_keep(state);
 }
 
-tl_tensor *tl_fp8_round_(tl_tensor *x, tl_tensor *state, int row, const char *site) {
+tl_tensor *tl_fp8_round_(tl_tensor *x, tl_tensor *state, int row, bool record, const char *site) {
     tl_fp8_attr attr = attr_of(row);
-    record_amax(state, x, row, site);
+    if (record)
+        record_amax(state, x, row, site);
     return tl_run1(&tl_op_fp8_round, (tl_tensor *[]){x, state}, 2, &attr, site);
 }
 

@@ -40,11 +40,16 @@ tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int 
                                const tl_optimizer_options *options) {
     if (ctx->error.status != TL_OK || tl_optimizer_check(ctx, options) != TL_OK)
         return NULL;
-    for (int i = 0; i < count; i++)
-        if (!parameters[i].tensor) {
+    for (int i = 0; i < count; i++) {
+        const tl_tensor *t = parameters[i].tensor;
+        if (!t)
             tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %d has no tensor", i);
+        else if (!tl_dtype_is_float(t->dtype))
+            tl_ctx_fail(ctx, TL_ERR_DTYPE, "parameter %s is %s; f64, f32, bf16 or f16 would work", parameters[i].name,
+                        tl_dtype_name(t->dtype));
+        if (ctx->error.status != TL_OK)
             return NULL;
-        }
+    }
     tl_optimizer *opt = tl_host_alloc(ctx, sizeof *opt);
     if (!opt)
         return NULL;
@@ -265,6 +270,9 @@ tl_tensor *tl_optimizer_master(const tl_optimizer *opt, int i) {
 tl_status tl_optimizer_restore(tl_optimizer *opt, int64_t steps) {
     tl_ctx *ctx = opt->ctx;
     tl_place before = ctx->place;
+    if (steps < 0)
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "an optimizer after %lld steps; 0 or more would work",
+                           (long long)steps);
     opt->steps = steps;
     tl_scope_begin(ctx);
     for (int i = 0; i < opt->count && steps > 0 && ctx->error.status == TL_OK; i++) {

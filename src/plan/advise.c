@@ -13,11 +13,11 @@ typedef struct levers {
     int batch, recompute, precision, optimizer;
 } levers;
 
-enum { BATCHES = 2, RECOMPUTES = 3, PRECISIONS = 3, OPTIMIZERS = 2 };
+enum { BATCHES = 2, RECOMPUTES = 3, PRECISIONS = 3, OPTIMIZERS = 3 };
 
 static const tl_recompute_kind recomputes[RECOMPUTES] = {TL_RECOMPUTE_NONE, TL_RECOMPUTE_SELECTIVE, TL_RECOMPUTE_FULL};
 static const tl_precision precisions[PRECISIONS] = {TL_PRECISION_FP32, TL_PRECISION_BF16_MIXED, TL_PRECISION_BF16};
-static const tl_optimizer_kind optimizers[OPTIMIZERS] = {TL_OPTIM_ADAMW, TL_OPTIM_SGD};
+static const tl_optimizer_kind optimizers[OPTIMIZERS] = {TL_OPTIM_ADAMW, TL_OPTIM_ADAMW8BIT, TL_OPTIM_SGD};
 
 typedef struct advisor {
     const tl_plan_options *asked;
@@ -25,7 +25,7 @@ typedef struct advisor {
     tl_plan_advice *advice;
     int64_t budget; /* plans that may still be made */
     bool tried[BATCHES][RECOMPUTES][PRECISIONS][OPTIMIZERS], fits[BATCHES][RECOMPUTES][PRECISIONS][OPTIMIZERS];
-    bool any;
+    bool any, only_fitting;
 } advisor;
 
 static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *bytes, tl_error *error) {
@@ -70,14 +70,14 @@ static tl_plan_suggestion *place_for(tl_plan_advice *advice, bool fits) {
     return NULL;
 }
 
-/* Plans `o` and keeps it as a suggestion if it helps. */
+/* Plans `o` and keeps it as a suggestion if it fits, or, unless a->only_fitting, helps. */
 static tl_status suggest(advisor *a, const tl_plan_options *o, const char *change, tl_plan_cost cost,
                          const char *effect, bool *fits, tl_error *error) {
     tl_plan p;
     bool made;
     *fits = false;
     tl_status status = try_plan(a, o, &p, &made, error);
-    if (status != TL_OK || !made || (!p.fits && p.arena_bytes >= a->plan->arena_bytes))
+    if (status != TL_OK || !made || (!p.fits && (a->only_fitting || p.arena_bytes >= a->plan->arena_bytes)))
         return status;
     *fits = p.fits;
     tl_plan_suggestion *s = place_for(a->advice, p.fits);
@@ -111,12 +111,14 @@ static bool applies(const advisor *a, const levers *l) {
         return false;
     if (l->recompute && (!blocks || strength(recomputes[l->recompute]) <= strength(o->recompute.kind)))
         return false;
-    if (l->precision && (o->precision == TL_PRECISION_BF16 || precisions[l->precision] == o->precision ||
+    if (l->precision && (o->precision == TL_PRECISION_BF16 || o->autocast || precisions[l->precision] == o->precision ||
                          (precisions[l->precision] == TL_PRECISION_BF16_MIXED && o->precision != TL_PRECISION_FP32)))
         return false;
     if (l->optimizer &&
         (optimizer->kind == TL_OPTIM_NONE || (optimizer->kind == TL_OPTIM_SGD && optimizer->momentum == 0)))
         return false;
+    if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT && (optimizer->kind != TL_OPTIM_ADAMW || optimizer->cs336_order))
+        return false; /* it is AdamW's own states in 8 bits */
     return true;
 }
 
@@ -140,7 +142,10 @@ static void pull(const advisor *a, const levers *l, tl_plan_options *o, char *ch
         o->autocast = false;
     }
     if (l->optimizer) {
-        o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
+        if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT)
+            o->optimizer.kind = TL_OPTIM_ADAMW8BIT, o->optimizer.states = TL_STATES_DEFAULT; /* the rest as asked */
+        else
+            o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
         snprintf(optimizer, sizeof optimizer, " --optim %s", tl_optimizer_name(o->optimizer.kind));
     }
     char all[sizeof batch + sizeof recompute + sizeof precision + sizeof optimizer];
@@ -156,6 +161,8 @@ static tl_plan_cost cost_of(const levers *l) {
 
 static const char *effect_of(const levers *l) {
     static const char *const effects[] = {"same run", "other rounding", "other optimizer", "rounding, optimizer"};
+    if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT && !l->precision)
+        return "8-bit states";
     return effects[cost_of(l)];
 }
 
@@ -254,9 +261,11 @@ static tl_status changed_run(advisor *a, int precision, int optimizer, tl_error 
     tl_status status = try_plan(a, &o, &p, &made, error);
     if (status != TL_OK || !made || !p.fits)
         return status;
+    a->only_fitting = true;
     for (int r = 0; r < RECOMPUTES; r++)
         for (int b = 0; b < BATCHES && status == TL_OK; b++)
             status = attempt(a, (levers){b, r, precision, optimizer}, error);
+    a->only_fitting = false;
     return status;
 }
 
@@ -323,12 +332,13 @@ static void rank(tl_plan_advice *advice) {
 }
 
 static tl_status pull_all(advisor *a, tl_error *error) {
-    bool fits;
+    bool fits = false;
     tl_status status = same_run(a, error);
     if (status == TL_OK)
         status = one_change(a, error);
+    bool enough = a->any;
     for (int o = 0; o < OPTIMIZERS; o++)
-        for (int p = 0; p < PRECISIONS && !a->any && status == TL_OK; p++)
+        for (int p = 0; p < PRECISIONS && !enough && status == TL_OK; p++)
             if (p || o)
                 status = changed_run(a, p, o, error);
     if (status == TL_OK)

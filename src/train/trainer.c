@@ -166,7 +166,8 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
     if (tr->options.autocast)
         (void)tl_autocast(ctx, tr->options.low); /* checked when the trainer was made */
     tl_tensor *loss = tl_net_loss(tr->net, batch.input, batch.target);
-    (void)tl_autocast(ctx, TL_F32);
+    if (tr->options.autocast)
+        (void)tl_autocast(ctx, TL_F32);
     if (!loss)
         return ctx->error.status;
     if (!tl_ctx_is_meta(ctx)) {

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tally/config.h"
@@ -89,12 +90,20 @@ static size_t read_raw(const char *folder, const char *name, void *data, size_t 
     return n;
 }
 
-static int python(const char *words) {
-    char command[5 * PATH_SIZE];
-    snprintf(command, sizeof command, "/usr/bin/python3 tests/fixtures/weights_oracle.py %s", words);
+/* 0: it ran and said so. */
+static int command(const char *const *words) {
+    int result = 0;
     fflush(stdout);
-    return system(command) == 0 ? 0 : 1;
+    pid_t child = fork();
+    if (child == 0) {
+        execv(words[0], (char *const *)(uintptr_t)words);
+        _exit(127);
+    }
+    return child < 0 || waitpid(child, &result, 0) != child || !WIFEXITED(result) || WEXITSTATUS(result) != 0;
 }
+
+#define PYTHON(...)                                                                                                    \
+    command((const char *const[]){"/usr/bin/python3", "tests/fixtures/weights_oracle.py", __VA_ARGS__, NULL})
 
 static long peak_megabytes(void) {
     struct rusage usage;
@@ -106,7 +115,7 @@ static int theirs_from_ours(const char *name, const tl_model *model, const char 
     world w = {0};
     int32_t tokens[TOKENS];
     int64_t n = 0, count = model->vocab < 100 ? 7 : TOKENS;
-    char words[4 * PATH_SIZE];
+    char token_file[PATH_SIZE + 16], logit_file[PATH_SIZE + 16];
     tl_weights_options options = {.shard_bytes = model->vocab > 100000 ? INT64_C(2000000000) : 0,
                                   .prefix = model->family == TL_FAMILY_GPT2 ? "transformer." : NULL};
     if (begin(&w, model))
@@ -124,8 +133,9 @@ static int theirs_from_ours(const char *name, const tl_model *model, const char 
         status = 1;
     free(logits);
     printf("# %s: written here, computed in PyTorch: ", name);
-    snprintf(words, sizeof words, "check %s %s/tokens.i32 %s/logits.f32", folder, folder, folder);
-    return status ? status : python(words);
+    snprintf(token_file, sizeof token_file, "%s/tokens.i32", folder);
+    snprintf(logit_file, sizeof logit_file, "%s/logits.f32", folder);
+    return status ? status : PYTHON("check", folder, token_file, logit_file);
 }
 
 static int ours_from_theirs(const char *name, const char *folder, const char *dtype) {
@@ -134,9 +144,7 @@ static int ours_from_theirs(const char *name, const char *folder, const char *dt
     tl_weights_report report;
     int32_t tokens[TOKENS];
     int64_t n = 0;
-    char words[4 * PATH_SIZE];
-    snprintf(words, sizeof words, "make %s %s %s", folder, name, dtype);
-    if (python(words) || tl_model_find(folder, &model, &w.error) != TL_OK || begin(&w, &model))
+    if (PYTHON("make", folder, name, dtype) || tl_model_find(folder, &model, &w.error) != TL_OK || begin(&w, &model))
         return failed(&w, "no model");
     if (tl_weights_load(folder, w.net, &report, &w.error) != TL_OK)
         return failed(&w, "loading");
@@ -159,7 +167,7 @@ static int ours_from_theirs(const char *name, const char *folder, const char *dt
 }
 
 static int both(const char *name) {
-    char folder[PATH_SIZE - 64], here[PATH_SIZE], command[PATH_SIZE + 16];
+    char folder[PATH_SIZE - 64], here[PATH_SIZE];
     const char *tmp = getenv("TMPDIR");
     tl_model model;
     tl_error error = {TL_OK, ""};
@@ -176,14 +184,14 @@ static int both(const char *name) {
         printf("%s %s: ours there\n", other ? "not ok" : "ok", name);
         wrong |= other;
     }
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command) != 0 || wrong;
+    return command((const char *const[]){"/bin/rm", "-r", folder, NULL}) || wrong;
 }
 
 int main(int argc, char **argv) {
     static const char *const names[] = {"gpt2", "llama-3.2-1b"};
     int wrong = 0;
-    if (access("/usr/bin/python3", X_OK) != 0 || system("/usr/bin/python3 -c 'import torch, numpy' 2>/dev/null") != 0) {
+    if (access("/usr/bin/python3", X_OK) != 0 ||
+        command((const char *const[]){"/usr/bin/python3", "-c", "import torch, numpy", NULL}) != 0) {
         printf("skip weights: /usr/bin/python3 has no PyTorch (python3-torch)\n");
         return 0;
     }

@@ -11,6 +11,38 @@ typedef struct copy_task {
     bool saturating, past;
 } copy_task;
 
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+/* Rounded to nearest even in the upper half, as convert.c does: a NaN keeps its upper bits and is quiet. */
+static inline __m512i bf16_above(const float *from) {
+    __m512 x = _mm512_loadu_ps(from);
+    __m512i bits = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+    __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x00400000));
+}
+
+/* Floats to bf16 past the caches, to whole lines: n is a multiple of 32. */
+static void bf16_past(char *to, const float *from, int64_t n) {
+    _Alignas(64) int16_t place[32];
+    for (int i = 0; i < 32; i++)
+        place[i] = (int16_t)(2 * i + 1);
+    const __m512i upper = _mm512_load_si512(place);
+    for (int64_t i = 0; i < n; i += 32) {
+        __m512i low = bf16_above(from + i), high = bf16_above(from + i + 16);
+        _mm512_stream_si512((void *)(to + 2 * i), _mm512_permutex2var_epi16(low, upper, high));
+    }
+}
+
+/* Contiguous floats to contiguous bf16, without a way through a buffer. */
+static void bf16_run(char *to, const float *from, int64_t n) {
+    int64_t head = tl_min_i64(n, (int64_t)(-(uintptr_t)to & 63u) / 2), whole = (n - head) & ~(int64_t)31;
+    TL_K(convert)(TL_BF16, to, 1, TL_F32, (const char *)from, 1, head);
+    bf16_past(to + 2 * head, from + head, whole);
+    head += whole;
+    TL_K(convert)(TL_BF16, to + 2 * head, 1, TL_F32, (const char *)(from + head), 1, n - head);
+}
+#endif
+
 /* A run along the innermost axis. */
 static void copy_run(const copy_task *c, char *to, const char *from, int64_t n) {
     const tl_walk *w = &c->walk;
@@ -25,6 +57,12 @@ static void copy_run(const copy_task *c, char *to, const char *from, int64_t n) 
         TL_K(stream)(to, from, n * w->bytes[0]);
         return;
     }
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+    if (w->dtype[0] == TL_BF16 && w->dtype[1] == TL_F32 && from_stride == 1) {
+        bf16_run(to, (const float *)(const void *)from, n);
+        return;
+    }
+#endif
     _Alignas(64) char buffer[TL_CHUNK * 8];
     for (int64_t at = 0; at < n; at += TL_CHUNK) {
         int64_t count = tl_min_i64(TL_CHUNK, n - at);
@@ -91,7 +129,8 @@ static void square_registers(char *to, int64_t to_row, const char *from, int64_t
     for (int i = 0; i < 16; i++)
         a[i] = _mm512_loadu_ps((const float *)(const void *)from + i * column);
     for (int i = 0; past && i < 16; i++) /* the next squares' lines */
-        _mm_prefetch(from + 4 * i * column + 128, _MM_HINT_T0);
+        _mm_prefetch(from + 4 * i * column + 128,
+                     _MM_HINT_T1); /* rows apart by a power of two do not fit the first level */
     for (int i = 0; i < 16; i += 2) {
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
@@ -126,9 +165,9 @@ static void turn_registers(char *to, int64_t to_row, const char *from, int64_t c
                            bool past) {
     int64_t whole_rows = rows & ~(int64_t)15, whole_columns = columns & ~(int64_t)15;
     past = past && ((uintptr_t)to & 63u) == 0 && to_row % 16 == 0;
-    for (int64_t l = 0; l < whole_columns; l += 64)
+    for (int64_t l = 0; l < whole_columns; l += 128)
         for (int64_t k = 0; k < whole_rows; k += 16)
-            for (int64_t m = l; m < tl_min_i64(l + 64, whole_columns); m += 16)
+            for (int64_t m = l; m < tl_min_i64(l + 128, whole_columns); m += 16)
                 square_registers(to + 4 * (k * to_row + m), to_row, from + 4 * (k + m * column), column, past);
     uint32_t *target = (uint32_t *)(void *)to;
     const uint32_t *source = (const uint32_t *)(const void *)from;
@@ -138,11 +177,13 @@ static void turn_registers(char *to, int64_t to_row, const char *from, int64_t c
 }
 #endif
 
-#define BAND 256 /* rows of the output in one task of a transposition */
+/* Rows of the output in one task of a transposition; a large one reads longer pieces. */
+#define BAND 256
+#define WIDE_BAND 512
 
 typedef struct turn {
     tl_walk walk; /* the outer axes */
-    int64_t rows, columns, bands;
+    int64_t rows, columns, bands, band;
     int64_t row[2], column[2];
     bool past;
 } turn;
@@ -153,7 +194,7 @@ static void turn_band(void *argument, int64_t task, int thread) {
     char *pointer[TL_MAX_IO];
     int bytes = t->walk.bytes[0];
     TL_K(walk_at)(&t->walk, task / t->bands, pointer);
-    int64_t first = task % t->bands * BAND, rows = tl_min_i64(BAND, t->rows - first);
+    int64_t first = task % t->bands * t->band, rows = tl_min_i64(t->band, t->rows - first);
     char *to = pointer[0] + first * t->row[0] * bytes, *from = pointer[1] + first * t->row[1] * bytes;
 #ifdef __AVX512F__
     if (bytes == 4) {
@@ -184,8 +225,9 @@ static bool copy_turned(tl_kcall *call, const tl_walk *w) {
             other = d;
     if (other < 0 || w->size[last] < 16)
         return false;
-    turn t = {.rows = w->size[other], .columns = w->size[last], .bands = tl_blocks_of(w->size[other], BAND)};
-    t.past = w->total * w->bytes[0] >= TL_PAST_CACHE;
+    turn t = {.rows = w->size[other], .columns = w->size[last], .past = w->total * w->bytes[0] >= TL_PAST_CACHE};
+    t.band = t.past ? WIDE_BAND : BAND;
+    t.bands = tl_blocks_of(t.rows, t.band);
     t.walk = *w;
     t.walk.total = w->total / (t.rows * t.columns);
     for (int a = 0; a < 2; a++) {

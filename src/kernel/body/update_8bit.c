@@ -10,13 +10,23 @@
 
 #include "kernel/body/body.h"
 
+/* Finding the nearest number: the first 16 bits of a float (its exponent and 7 bits of fraction) name a range so short that
+ * at most one middle between two numbers lies in it (the numbers near 1 are 0.007 apart, the ranges there 0.004 long). So
+ * a table of where each range begins, and one comparison. Ranges below the first middle are the first one's. */
+#define FIRST_RANGE 0x3400 /* 2^-23 */
+#define LAST_RANGE 0x3F80  /* 1 */
+
 typedef struct code_table {
-    float value[256], middle[255]; /* middle[i] lies between value[i] and value[i + 1] */
+    float value[256];  /* by code */
+    float middle[256]; /* of the k-th number that is not negative and the next; the last is beyond all */
+    uint8_t begin[LAST_RANGE - FIRST_RANGE + 1];
+    int zero; /* the code of 0 */
 } code_table;
 
 static void make_table(code_table *t, bool sign) {
     static const double reach[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0};
-    int zero = sign ? 127 : 0, at = zero + 1;
+    int zero = sign ? 127 : 0, at = zero + 1, k = 0;
+    t->zero = zero;
     t->value[zero] = 0;
     for (int e = 0; e < 7; e++) {
         int parts = sign ? 1 << e : 2 << e;
@@ -27,17 +37,59 @@ static void make_table(code_table *t, bool sign) {
         }
     }
     t->value[at] = 1;
-    for (int i = 0; i < 255; i++)
-        t->middle[i] = (t->value[i] + t->value[i + 1]) / 2;
+    for (int i = zero; i < 255; i++)
+        t->middle[i - zero] = (t->value[i] + t->value[i + 1]) / 2;
+    t->middle[255 - zero] = 2;
+    for (uint32_t range = FIRST_RANGE; range <= LAST_RANGE; range++) {
+        uint32_t bits = range << 16;
+        float low;
+        memcpy(&low, &bits, sizeof low);
+        while (low > t->middle[k])
+            k++;
+        t->begin[range - FIRST_RANGE] = (uint8_t)k;
+    }
 }
 
-/* The nearest number's place; what lies in the middle of two goes to the lower. */
-static inline int code_of(const code_table *t, float x) {
-    int code = 0;
-    for (int step = 128; step > 0; step /= 2)
-        code += x > t->middle[code + step - 1] ? step : 0;
-    return code;
+/* The nearest number's place among those that are not negative, of 0 ≤ x ≤ 1; a middle goes to the smaller. A NaN, whose
+ * scale is one too, gets any. */
+static inline int place_of(const code_table *t, float x) {
+    uint32_t range;
+    memcpy(&range, &x, sizeof range);
+    range >>= 16;
+    range = range < FIRST_RANGE ? FIRST_RANGE : range > LAST_RANGE ? LAST_RANGE : range;
+    int k = t->begin[range - FIRST_RANGE];
+    return k + (x > t->middle[k]);
 }
+
+/* No number is −1: what is nearest to it is the last negative one. The sign is arithmetic, as no branch could guess it. */
+static inline uint8_t signed_code(const code_table *t, float x) {
+    int minus = x < 0, k = place_of(t, x < 0 ? -x : x);
+    k -= minus & (k > t->zero);
+    return (uint8_t)(t->zero + ((k ^ -minus) + minus));
+}
+
+static inline uint8_t plain_code(const code_table *t, float x) {
+    int k = place_of(t, x);
+    return (uint8_t)(k + ((k == 0) & (x > 0)));
+}
+
+/* The largest magnitude. As bits without their sign floats are in order, and a NaN, which then shows in the block's scale,
+ * is above all. */
+#define LARGEST(type, bits)                                                                                            \
+    static inline type largest_##type(const type *x, int64_t n) {                                                      \
+        bits most = 0, sign = (bits)1 << (8 * sizeof(bits) - 1);                                                       \
+        type value;                                                                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            bits of;                                                                                                   \
+            memcpy(&of, x + i, sizeof of);                                                                             \
+            of &= ~sign;                                                                                               \
+            most = of > most ? of : most;                                                                              \
+        }                                                                                                              \
+        memcpy(&value, &most, sizeof value);                                                                           \
+        return value;                                                                                                  \
+    }
+LARGEST(float, uint32_t)
+LARGEST(double, uint64_t)
 
 typedef struct block_task {
     tl_walk walk; /* parameter, gradient, [copy], in flat order */
@@ -48,14 +100,11 @@ typedef struct block_task {
     int64_t per_task; /* blocks */
 } block_task;
 
-/* A NaN stays: it wins, and with it the block's scale says so. */
-#define LARGER(best, x) ((x) > (best) || (x) != (x) ? (x) : (best))
-
 #define BLOCKS(type, square_root)                                                                                      \
     static void block_##type(const block_task *t, int64_t block) {                                                     \
         int64_t first = block * TL_8BIT_BLOCK, n = tl_min_i64(TL_8BIT_BLOCK, t->walk.total - first);                   \
         type p_buffer[TL_8BIT_BLOCK], g_buffer[TL_8BIT_BLOCK], next[TL_8BIT_BLOCK];                                    \
-        type m[TL_8BIT_BLOCK], v[TL_8BIT_BLOCK], most_m = 0, most_v = 0;                                               \
+        type m[TL_8BIT_BLOCK], v[TL_8BIT_BLOCK];                                                                       \
         const type *p = TL_K(flat_##type)(&t->walk, 0, first, n, p_buffer);                                            \
         const type *g = TL_K(flat_##type)(&t->walk, 1, first, n, g_buffer);                                            \
         uint8_t *m_code = t->code[0] + first, *v_code = t->code[1] + first;                                            \
@@ -72,17 +121,18 @@ typedef struct block_task {
             v[i] = beta2 * v[i] + rest2 * g[i] * g[i];                                                                 \
             next[i] = p[i] * keep - step * m[i] / (square_root(v[i]) * root + epsilon);                                \
         }                                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            type size = m[i] < 0 ? -m[i] : m[i];                                                                       \
-            most_m = most_m != most_m ? most_m : LARGER(most_m, size);                                                 \
-            most_v = most_v != most_v ? most_v : LARGER(most_v, v[i]);                                                 \
-        }                                                                                                              \
+        type most_m = largest_##type(m, n), most_v = largest_##type(v, n);                                             \
+        type by_m = most_m > 0 ? most_m : 1, by_v = most_v > 0 ? most_v : 1;                                           \
+        float x[TL_8BIT_BLOCK], y[TL_8BIT_BLOCK];                                                                      \
         t->scale[0][block] = (float)most_m;                                                                            \
         t->scale[1][block] = (float)most_v;                                                                            \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            m_code[i] = (uint8_t)code_of(&t->mean, most_m > 0 ? (float)(m[i] / most_m) : 0);                           \
-            int code = code_of(&t->square, most_v > 0 ? (float)(v[i] / most_v) : 0);                                   \
-            v_code[i] = (uint8_t)(code == 0 && v[i] > 0 ? 1 : code);                                                   \
+            x[i] = (float)(m[i] / by_m);                                                                               \
+            y[i] = (float)(v[i] / by_v);                                                                               \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            m_code[i] = signed_code(&t->mean, x[i]);                                                                   \
+            v_code[i] = plain_code(&t->square, y[i]);                                                                  \
         }                                                                                                              \
         TL_K(flat_put_##type)(&t->walk, 0, first, n, next);                                                            \
         if (t->walk.n_array > 2)                                                                                       \
