@@ -198,6 +198,30 @@ static void read_checkpoint(tl_run *run) {
     tl_ckpt_close(c);
 }
 
+/* The validation loss at the end, and of the best checkpoint, where the run has them. */
+static void read_validation(tl_run *run) {
+    char path[TL_RUN_PATH + 64];
+    tl_error ignored = {TL_OK, ""};
+    if (look(run, "evaluation.json", NULL)) {
+        tl_run_file *file = tl_run_file_read(path_of(run, "evaluation.json", path), &ignored);
+        if (file && tl_run_file_has(file, "loss"))
+            (void)!tl_run_file_real(file, "loss", 0, 1e300, &run->val_loss, &ignored);
+        tl_run_file_free(file);
+    }
+    tl_ckpt *best = tl_ckpt_open(path_of(run, "checkpoints/best", path), NULL);
+    if (best && tl_ckpt_state_of(best)->has_validation_loss) {
+        run->best = tl_ckpt_state_of(best)->validation_loss;
+        run->best_is_val = true;
+    }
+    tl_ckpt_close(best);
+    if (!run->best_is_val && !isnan(run->val_loss)) {
+        run->best = run->val_loss;
+        run->best_is_val = true;
+    }
+    if (run->best_is_val && run->val_loss < run->best)
+        run->best = run->val_loss;
+}
+
 void tl_run_read(tl_run *run, const char *path, bool points) {
     int64_t logged = 0;
     *run = (tl_run){.step = -1, .steps = -1, .loss = NAN, .val_loss = NAN, .best = NAN, .mfu = NAN};
@@ -208,6 +232,7 @@ void tl_run_read(tl_run *run, const char *path, bool points) {
     read_plan(run);
     read_metrics(run, points);
     read_checkpoint(run);
+    read_validation(run);
     bool log = look(run, "metrics.jsonl", &logged);
     if (!look(run, "config.json", NULL))
         damage(run, "config.json, its model, is missing");

@@ -23,21 +23,26 @@ typedef double double_vector __attribute__((vector_size(128), aligned(8), may_al
  * the loop, or take the bytes apart one by one. */
 static inline __attribute__((always_inline)) void widen_float(const int8_t *q, float_vector *to) {
 #if defined(__AVX512F__)
-    *(__m512 *)to = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)q)));
+    __m512i whole = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)q));
+    _mm512_storeu_ps((float *)to, _mm512_cvtepi32_ps(whole));
 #elif defined(__AVX2__)
     for (int half = 0; half < 2; half++) {
         __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(q + 8 * half));
-        ((__m256 *)to)[half] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+        _mm256_storeu_ps((float *)to + 8 * half, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)));
     }
 #else
+    float wide[16];
     for (int l = 0; l < 16; l++)
-        (*to)[l] = q[l];
+        wide[l] = q[l];
+    memcpy(to, wide, sizeof wide);
 #endif
 }
 
 static inline __attribute__((always_inline)) void widen_double(const int8_t *q, double_vector *to) {
+    double wide[16];
     for (int l = 0; l < 16; l++)
-        (*to)[l] = q[l];
+        wide[l] = q[l];
+    memcpy(to, wide, sizeof wide);
 }
 
 typedef struct int8_task {
