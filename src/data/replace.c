@@ -18,6 +18,9 @@ tl_status tl_replace_begin(tl_replace *r, const char *path, tl_error *error) {
     r->file = -1;
     if ((size_t)snprintf(r->name, sizeof r->name, "%s.tmp", path) >= sizeof r->name)
         return tl_fail(error, TL_ERR_ARGUMENT, "a path of more than %zu bytes", sizeof r->name - 5);
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* renaming would put a file in the place of /dev/null */
+        return tl_fail(error, TL_ERR_IO, "cannot write %s: it is no regular file", path);
     if (unlink(r->name) != 0 && errno != ENOENT) /* left by a run that was killed */
         return refused(error, "replace", r->name);
     r->file = open(r->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
