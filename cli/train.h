@@ -47,6 +47,8 @@ typedef enum tl_setting {
     TL_SET_READERS,
     TL_SET_LOCK_BATCHES,
     TL_SET_KEEP,
+    TL_SET_TOKENIZER,
+    TL_SET_INIT,
     TL_SET_COUNT
 } tl_setting;
 
@@ -94,7 +96,9 @@ struct tl_train {
     double minutes, lr;
     tl_schedule_kind schedule;
     uint64_t seed, seed_init, seed_data, seed_dropout;
-    int64_t vocab; /* of the data */
+    const char *init;        /* NULL: the family's */
+    int64_t vocab;           /* of the data */
+    char tokenizer_hash[32]; /* of the data's tokenizer; "": not known */
     int threads;
     bool steps_given;
     bool has_validation_loss;

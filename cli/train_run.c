@@ -275,7 +275,9 @@ static tl_status start(run *r) {
                               .seed_dropout = t->seed_dropout};
     if (!(r->ctx = tl_ctx_new(&options, &r->error)))
         return r->error.status;
-    r->trainer = tl_trainer_new(r->ctx, &t->model, &r->planned.train);
+    tl_train_options options_of_run = r->planned.train;
+    options_of_run.init = t->init;
+    r->trainer = tl_trainer_new(r->ctx, &t->model, &options_of_run);
     return r->trainer ? TL_OK : context_failed(r, r->ctx);
 }
 
