@@ -12,6 +12,7 @@ typedef struct tl_data_look {
     tl_token_scan scan;
     int64_t vocab, separator, different; /* different −1: not counted; separator −1: none */
     const char *separator_source;        /* "--separator", or what was assumed */
+    tl_sidecar *sidecar;                 /* what pack noted beside them */
     int64_t *histogram, histogram_size, bytes;
     int n_frequent;
     int64_t frequent[MOST_FREQUENT];
@@ -97,9 +98,18 @@ static int look(const tl_cli *cli, const char *const *paths, int count, const tl
         return tl_failed(cli, &error);
     l->histogram_size = tl_tokens_file(l->tokens, 0)->width == 2 ? HISTOGRAM_16 : HISTOGRAM_32;
     l->histogram = calloc((size_t)l->histogram_size, sizeof *l->histogram);
-    if (!l->histogram) {
+    l->sidecar = malloc(sizeof *l->sidecar);
+    if (!l->histogram || !l->sidecar) {
         tl_say(cli, "out of memory");
         return TL_EXIT_FAILED;
+    }
+    if (tl_sidecar_read(l->tokens, l->sidecar, &error) != TL_OK)
+        return tl_failed(cli, &error);
+    if (l->sidecar->there && !l->vocab)
+        l->vocab = l->sidecar->vocab;
+    if (l->sidecar->there && separate && l->separator < 0) {
+        l->separator = l->sidecar->separator;
+        l->separator_source = "as pack noted";
     }
     const tl_token_scan_options how = {l->vocab, l->separator, l->histogram, l->histogram_size};
     if (tl_tokens_scan(l->tokens, &how, &l->scan, &error) != TL_OK)
@@ -114,6 +124,7 @@ static int look(const tl_cli *cli, const char *const *paths, int count, const tl
 
 static void look_end(tl_data_look *l) {
     free(l->histogram);
+    free(l->sidecar);
     tl_tokens_close(l->tokens);
 }
 
@@ -140,6 +151,8 @@ static tl_grid *stream_grid(const tl_data_look *l) {
         {"first_bad_id", "its id", true, false, false},
         {"first_bad_path", "its file", false, true, false},
         {"problem", "problem", false, false, true},
+        {"tokenizer", "tokenizer", false, true, true},
+        {"text_bytes", "bytes of text", true, true, false},
     };
     const tl_token_file *f = tl_tokens_file(l->tokens, 0), *bad = tl_tokens_at(l->tokens, l->scan.first_bad);
     const tl_token_scan *s = &l->scan;
@@ -173,6 +186,11 @@ static tl_grid *stream_grid(const tl_data_look *l) {
         for (int i = 0; i < 5; i++)
             tl_grid_null(g);
     }
+    tl_grid_string(g, l->sidecar->there ? l->sidecar->tokenizer : NULL, NULL);
+    if (l->sidecar->text_bytes > 0)
+        tl_grid_integer(g, l->sidecar->text_bytes, NULL);
+    else
+        tl_grid_null(g);
     return g;
 }
 
@@ -295,6 +313,12 @@ static void out_stream(const tl_cli *cli, const tl_data_look *l) {
         out_documents(cli, l);
         out_frequent(cli, l);
     }
+    if (l->sidecar->there)
+        tl_out_item(cli, "tokenizer", "%s, vocabulary %lld", l->sidecar->tokenizer, (long long)l->sidecar->vocab);
+    if (l->sidecar->text_bytes > 0 && l->scan.count)
+        tl_out_item(cli, "text", "%s, %.2f bytes a token",
+                    tl_text_bytes((double)l->sidecar->text_bytes, cli->units, size),
+                    (double)l->sidecar->text_bytes / (double)l->scan.count);
     if (l->scan.bad)
         tl_out_item(cli, "problem", "%s", l->scan.problem);
 }
@@ -375,7 +399,14 @@ int tl_data_report(const tl_cli *cli, const char *path) {
 }
 
 static int run(tl_cli *cli) {
-    static const char *const actions[] = {"info", "verify", "pack", NULL};
+    static const char *const actions[] = {"info", "verify", "pack", "learn", "encode", "decode", NULL};
+    static const char *const needs[] = {"FILE",
+                                        "FILE",
+                                        "TEXT, the file to make tokens of",
+                                        "TEXT, files to learn from",
+                                        "TEXT, a file, or - for standard input",
+                                        "IDS: 1,2,3, a file of them, or - for standard input"};
+    static int (*const others[])(tl_cli *) = {NULL, NULL, tl_data_pack, tl_data_learn, tl_data_encode, tl_data_decode};
     tl_data_look l = {.separator = -1};
     tl_tokens_options options;
     int action = 0;
@@ -383,13 +414,13 @@ static int run(tl_cli *cli) {
         action++;
     if (!actions[action]) {
         const char *near = tl_nearest_of(cli->arguments[0], actions);
-        return tl_usage(cli, "info, verify and pack would work, not \"%.60s\"%s%s%s", cli->arguments[0],
-                        near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+        return tl_usage(cli, "info, verify, pack, learn, encode and decode would work, not \"%.60s\"%s%s%s",
+                        cli->arguments[0], near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     }
     if (cli->n_arguments < 2)
-        return tl_usage(cli, "%s needs %s", actions[action], action == 2 ? "TEXT, the file to make tokens of" : "FILE");
-    if (action == 2)
-        return tl_data_pack(cli);
+        return tl_usage(cli, "%s needs %s", actions[action], needs[action]);
+    if (others[action])
+        return others[action](cli);
     if (cli->own[TL_DATA_OUTPUT] || cli->own[TL_DATA_SPECIAL])
         return tl_usage(cli, "--%s is for pack; %s prints what it finds",
                         cli->own[TL_DATA_OUTPUT] ? "output" : "special", actions[action]);
@@ -413,16 +444,16 @@ static int run(tl_cli *cli) {
 
 /* In the order of TL_DATA_…. */
 static const struct argp_option own_options[] = {
-    {"vocab", TL_OWN(TL_DATA_VOCAB), "N", 0, "Ids must be below N", 0},
+    {"vocab", TL_OWN(TL_DATA_VOCAB), "N", 0, "Ids must be below N; learn: how many tokens there are to be", 0},
     {"separator", TL_OWN(TL_DATA_SEPARATOR), "ID", 0,
      "The id between documents: info counts it, pack writes it; `none'", 0},
     {"form", TL_OWN(TL_DATA_FORM), "FORM", 0, "raw, llmc or npy; read: what the file says; pack: .npy, else raw", 0},
     {"dtype", TL_OWN(TL_DATA_DTYPE), "NAME", 0, "uint16 or uint32; of raw files, inferred where the ids show it", 0},
-    {"output", TL_OWN(TL_DATA_OUTPUT), "FILE", 0, "Where pack writes, whole or not at all", 0},
+    {"output", TL_OWN(TL_DATA_OUTPUT), "FILE", 0, "Where pack writes; learn: the tokenizer's FOLDER", 0},
     {"tokenizer", TL_OWN(TL_DATA_TOKENIZER), "NAME", 0,
      "bytes (default of pack), bytes+eot, a tokenizer.json or its folder; to verify: its vocabulary", 0},
     {"special", TL_OWN(TL_DATA_SPECIAL), "text|encode|refuse", 0,
-     "What <|endoftext|> in a text is to pack (default text)", 0},
+     "What <|endoftext|> in a text is to pack, encode (default text); learn: names (\"<|endoftext|>\"), none", 0},
     {0},
 };
 
@@ -430,11 +461,14 @@ const tl_verb tl_verb_data = {
     .name = "data",
     .summary = "files of tokens: what they hold, whether every id can be, and making them",
     .group = TL_GROUP_LOOKUP,
-    .arguments = "info|verify FILE… | pack TEXT… -o FILE",
-    .words = "info verify pack",
+    .arguments = "info|verify|pack|learn|encode|decode PATH…",
+    .words = "info verify pack learn encode decode",
     .details = "info      form, tokens, width, range and documents of the stream\n"
                "verify    reads every id; exit 1 with the first that cannot be\n"
-               "pack      makes a file of tokens of texts, each a document\n\n"
+               "pack      makes a file of tokens of texts, each a document; FILE.json beside it\n"
+               "          notes the tokenizer, for train\n"
+               "learn     a tokenizer from texts: byte-level BPE of --vocab tokens\n"
+               "encode    prints the ids of a TEXT (- is standard input), decode their text\n\n"
                "FILE is a file, a folder or a quoted pattern; several are one stream. A folder's\n"
                "files are those its shards.txt lists, else all its *.bin and *.npy, by name.\n"
                "Forms: raw ids (nanoGPT), llm.c's shards of version 1 and 7, NumPy's .npy.",

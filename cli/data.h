@@ -2,6 +2,7 @@
 #ifndef CLI_DATA_H
 #define CLI_DATA_H
 
+#include "tally/tokenizer.h"
 #include "tally/tokens.h"
 #include "verb.h"
 
@@ -24,5 +25,39 @@ bool tl_data_is_tokens(const char *path, const unsigned char *head, size_t lengt
 int tl_data_report(const tl_cli *cli, const char *path);
 /* tally data pack (cli/data_pack.c). */
 int tl_data_pack(tl_cli *cli);
+/* tally data learn, encode, decode (cli/data_text.c). */
+int tl_data_learn(tl_cli *cli);
+int tl_data_encode(tl_cli *cli);
+int tl_data_decode(tl_cli *cli);
+double tl_seconds(void); /* of a clock that only goes forward */
+/* --special text|encode|refuse. Exit status. */
+int tl_data_special(const tl_cli *cli, tl_special *special);
+
+/* ---- FILE.json beside a file of tokens (cli/data_sidecar.c) ----
+ * {"schema":"tally/1","kind":"tokens","tokenizer","tokenizer_hash","vocab","separator" (or null),"tokens","documents",
+ *  "text_bytes"}: `tally data pack' writes it after the tokens. It may be missing: then nothing is known. */
+#define TL_DATA_PATH 4096
+#define TL_HASH_TEXT 32
+typedef struct tl_sidecar {
+    bool there;
+    char path[TL_DATA_PATH];               /* of the first there is */
+    char tokenizer[TL_DATA_PATH];          /* "bytes", "bytes+eot" or an absolute path */
+    char hash[TL_HASH_TEXT];               /* tl_tokenizer_hash */
+    int64_t vocab, separator;              /* −1: none */
+    int64_t tokens, documents, text_bytes; /* text_bytes 0: not known of all files */
+} tl_sidecar;
+/* False where the path is too long. */
+bool tl_sidecar_path(const char *tokens, char path[TL_DATA_PATH]);
+/* Whether what is at its place may go: nothing, or another sidecar. */
+tl_status tl_sidecar_replaces(const char *tokens, tl_error *error);
+tl_status tl_sidecar_write(const char *tokens, const tl_sidecar *sidecar, tl_error *error);
+/* Of all files of a stream together. One that tells of another number of tokens than its file holds is TL_ERR_FORMAT. */
+tl_status tl_sidecar_read(const tl_tokens *tokens, tl_sidecar *sidecar, tl_error *error);
+/* TL_ERR_ARGUMENT where both are there and differ in tokenizer or separator. */
+tl_status tl_sidecar_agree(const tl_sidecar *a, const tl_sidecar *b, tl_error *error);
+/* "fnv1a64:0123456789abcdef", of every id's bytes and kind. */
+char *tl_tokenizer_hash(const tl_tokenizer *tokenizer, char text[TL_HASH_TEXT]);
+/* A tokenizer's name that means the same from any folder. */
+bool tl_tokenizer_absolute(const char *name, char path[TL_DATA_PATH]);
 
 #endif

@@ -138,21 +138,55 @@ static int read_separator(const tl_cli *cli, tl_packing *p) {
     return TL_EXIT_OK;
 }
 
-static int open_tokenizer(const tl_cli *cli, tl_packing *p) {
+int tl_data_special(const tl_cli *cli, tl_special *special) {
     static const char *const words[] = {"text", "encode", "refuse", NULL}; /* in the order of tl_special */
-    const char *name = cli->own[TL_DATA_TOKENIZER], *special = cli->own[TL_DATA_SPECIAL];
-    tl_error error = {TL_OK, ""};
+    const char *word = cli->own[TL_DATA_SPECIAL];
     int choice = 0;
-    while (special && words[choice] && strcmp(words[choice], special) != 0)
+    while (word && words[choice] && strcmp(words[choice], word) != 0)
         choice++;
     if (!words[choice])
-        return tl_usage(cli, "--special %.60s: text, encode and refuse would work", special);
+        return tl_usage(cli, "--special %.60s: text, encode and refuse would work", word);
+    *special = (tl_special)choice;
+    return TL_EXIT_OK;
+}
+
+static int open_tokenizer(const tl_cli *cli, tl_packing *p) {
+    const char *name = cli->own[TL_DATA_TOKENIZER];
+    tl_error error = {TL_OK, ""};
+    tl_special special = TL_SPECIAL_TEXT;
+    const int status = tl_data_special(cli, &special);
+    if (status != TL_EXIT_OK)
+        return status;
     p->tokenizer = tl_tokenizer_open(name ? name : "bytes", NULL, &error);
-    p->encoder = p->tokenizer ? tl_encoder_new(p->tokenizer, (tl_special)choice, NULL, &error) : NULL;
+    p->encoder = p->tokenizer ? tl_encoder_new(p->tokenizer, special, NULL, &error) : NULL;
     if (!p->encoder)
         return tl_failed(cli, &error);
     p->vocab = tl_tokenizer_size(p->tokenizer);
     return TL_EXIT_OK;
+}
+
+/* The old one goes before the new tokens come and the new one comes after them: it never stands beside tokens that it does
+ * not tell of. */
+static tl_status end_file(tl_packing *p, tl_status status, tl_error *error) {
+    static tl_sidecar s; /* its paths are no load for a stack */
+    char path[TL_DATA_PATH];
+    const char *name = p->cli->own[TL_DATA_TOKENIZER];
+    if (status == TL_OK && tl_sidecar_path(p->path, path) && unlink(path) != 0 && errno != ENOENT) {
+        const int reason = errno;
+        status = tl_fail(error, TL_ERR_IO, "cannot remove %s: %s", path, strerror(reason));
+    }
+    status = tl_token_writer_end(p->writer, status, error);
+    if (status != TL_OK)
+        return status;
+    s = (tl_sidecar){.vocab = p->vocab,
+                     .separator = p->separator,
+                     .tokens = p->tokens,
+                     .documents = p->documents,
+                     .text_bytes = p->text_bytes};
+    if (!tl_tokenizer_absolute(name ? name : "bytes", s.tokenizer))
+        return tl_fail(error, TL_ERR_ARGUMENT, "a path of more than %d bytes", TL_DATA_PATH);
+    tl_tokenizer_hash(p->tokenizer, s.hash);
+    return tl_sidecar_write(p->path, &s, error);
 }
 
 static int pack(tl_packing *p) {
@@ -170,11 +204,13 @@ static int pack(tl_packing *p) {
         options.form = ends_with(p->path, ".npy") ? TL_TOKENS_NPY : TL_TOKENS_RAW;
     if (!options.width)
         options.width = p->vocab <= 65536 ? 2 : 4;
+    if (tl_sidecar_replaces(p->path, &error) != TL_OK)
+        return tl_failed(cli, &error);
     p->writer = tl_token_writer_new(p->path, options.form, options.width, NULL, &error);
     tl_status done = p->writer ? TL_OK : error.status;
     for (int i = 1; i < cli->n_arguments && done == TL_OK; i++)
         done = put_file(p, cli->arguments[i], &error);
-    done = tl_token_writer_end(p->writer, done, &error);
+    done = end_file(p, done, &error);
     return done == TL_OK ? report(p, &options) : tl_failed(cli, &error);
 }
 

@@ -187,8 +187,8 @@ const tl_verb tl_verb_eval = {
     .words = NULL,
     .details = "RUN is the --out of a `tally train'; FOLDER holds config.json and safetensors as\n"
                "Hugging Face has them; FILE is a .safetensors with its config.json beside it.\n"
-               "--tokens: the first N of the text. A run of the task sums needs no data: it is\n"
-               "asked sums it was never shown.\n\n"
+               "--tokens: the first N of the text. Without data a run is evaluated on the tokens\n"
+               "that were its --val; one of the task sums on sums it was never shown.\n\n"
                "The text is cut in windows of --seq tokens, each target counts once. Side by side\n"
                "(no --stride), the first targets of a window are foretold from little; with a\n"
                "smaller --stride windows overlap, only a window's last S targets count, and all\n"

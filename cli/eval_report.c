@@ -50,6 +50,11 @@ static int open_text(tl_evaluating *e, const char *path) {
 }
 
 int tl_evaluating_open(tl_evaluating *e, const char *data, const char *text, const char *dtype) {
+    if (!data && !text && e->opened.val[0]) { /* a run's own */
+        data = e->opened.val;
+        dtype = dtype ? dtype : e->opened.data_dtype[0] ? e->opened.data_dtype : NULL;
+        tl_notes_add(&e->assumed, "--data %.150s, what the run was validated on", data);
+    }
     tl_tokens_options options = {.width = dtype && strcmp(dtype, "uint32") == 0 ? 4 : dtype ? 2 : 0};
     if (dtype && options.width == 2 && strcmp(dtype, "uint16") != 0)
         return tl_usage(e->cli, "--dtype \"%.40s\": uint16 or uint32 would work", dtype);

@@ -20,6 +20,8 @@ typedef struct tl_opened {
     tl_dtype dtype; /* of the net: as the weights are stored */
     bool int8;
     char task[64], tokenizer[TL_INFER_PATH]; /* what run.json says; "" where it does not */
+    char val[TL_INFER_PATH], data_dtype[16]; /* the tokens a run was validated on, and their width if stated */
+    char tokenizer_hash[32];                 /* of the vocabulary the run was trained with */
     int64_t step;                            /* of a run's checkpoint, once loaded; −1: not known */
 } tl_opened;
 /* A run's folder, a Hugging Face folder, or a file of weights beside its config.json. weights: NULL or --weights. Says what

@@ -32,6 +32,9 @@ static int read_run(tl_opened *o) {
     copy_text(file, "model", name, sizeof name);
     copy_text(file, "task", o->task, sizeof o->task);
     copy_text(file, "options.tokenizer", o->tokenizer, sizeof o->tokenizer);
+    copy_text(file, "options.val", o->val, sizeof o->val);
+    copy_text(file, "options.data-dtype", o->data_dtype, sizeof o->data_dtype);
+    copy_text(file, "tokenizer_hash", o->tokenizer_hash, sizeof o->tokenizer_hash);
     tl_run_file_free(file);
     snprintf(path, sizeof path, "%s/config.json", o->path);
     if (tl_config_read(path, &o->model, &error) != TL_OK)

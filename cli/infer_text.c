@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "data.h"
 #include "infer.h"
 #include "tally/data.h"
 
@@ -14,6 +15,12 @@ static int open_tokenizer(tl_speller *s, const tl_opened *o, const char *path) {
         return tl_failed(o->cli, &error);
     s->kind = TL_SPELL_TOKENIZER;
     snprintf(s->name, sizeof s->name, "%s", tl_tokenizer_describe(s->tokenizer));
+    char hash[TL_HASH_TEXT];
+    if (o->tokenizer_hash[0] && strcmp(tl_tokenizer_hash(s->tokenizer, hash), o->tokenizer_hash) != 0) {
+        tl_say(o->cli, "%s is not the tokenizer that %s was trained with: its vocabulary is another (%s, not %s)", path,
+               o->path, hash, o->tokenizer_hash);
+        return TL_EXIT_FAILED;
+    }
     if (tl_tokenizer_size(s->tokenizer) <= o->model.vocab)
         return TL_EXIT_OK;
     tl_say(o->cli, "%s has ids up to %lld; %s has a vocabulary of %lld", path,

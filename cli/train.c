@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tally/init.h"
 #include "tally/run.h"
 #include "train.h"
 
@@ -59,6 +60,8 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_READERS] = {"readers", -1, "1", LEFT, true},
     [TL_SET_LOCK_BATCHES] = {"lock-batches", -1, "no", LEFT, true},
     [TL_SET_KEEP] = {"keep", -1, "2", KEPT},
+    [TL_SET_TOKENIZER] = {"tokenizer", -1, "", FIXED, true},
+    [TL_SET_INIT] = {"init", -1, "default", FIXED},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
@@ -375,6 +378,8 @@ static int read_sizes(tl_train *t) {
         return tl_usage(t->cli, "--memory: %s", error.message);
     if (t->texts[TL_SET_MEMORY][0] && t->memory_bytes == 0)
         return tl_usage(t->cli, "--memory 0 holds nothing; leave it out to use what is available");
+    if (strcmp(t->texts[TL_SET_INIT], "default") != 0)
+        t->init = t->texts[TL_SET_INIT];
     t->threads = (int)threads;
     t->plan.threads = (int)threads;
     t->plan.devices = (tl_devices){.count = 1, .here = true};
@@ -402,6 +407,20 @@ static int read_typed(tl_train *t) {
     return TL_EXIT_OK;
 }
 
+/* On the device meta, where a net costs nothing: a scheme that is none is known before there is a folder. */
+static int check_init(const tl_train *t) {
+    tl_error error = {TL_OK, ""};
+    tl_ctx *ctx = t->init ? tl_ctx_new(NULL, &error) : NULL;
+    if (!t->init)
+        return TL_EXIT_OK;
+    tl_net *net = ctx ? tl_net_new_as(ctx, &t->model, TL_F32, t->init) : NULL;
+    if (ctx && !net)
+        tl_fail(&error, tl_ctx_status(ctx), "--init %.60s: %s", t->init, tl_ctx_error(ctx)->message);
+    tl_net_free(net);
+    tl_ctx_free(ctx);
+    return error.status == TL_OK ? TL_EXIT_OK : tl_failed(t->cli, &error);
+}
+
 /* A spec's context is as long as the windows (a sum's, and its last target); a model's own is their default. */
 static int read_model(tl_train *t) {
     enum { WINDOW = 128 };
@@ -419,6 +438,9 @@ static int read_model(tl_train *t) {
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)t->plan.seq, t->model.name,
                         (long long)t->model.context);
     t->plan.model = t->model;
+    const int status = check_init(t);
+    if (status != TL_EXIT_OK)
+        return status;
     return t->task->check && t->task->check(t, &error) != TL_OK ? tl_failed(cli, &error) : TL_EXIT_OK;
 }
 
@@ -493,8 +515,10 @@ static const struct argp_option own_options[] = {
     OWN(VAL, "val", "FILE", "Tokens that are not trained on: their loss every --eval-every steps and at the end"),
     OWN(EVAL_BATCHES, "eval-batches", "N", "Micro-batches of them each time, from the first on (default 50)"),
     OWN(SAMPLER, "sampler", "NAME", "random (default): windows anywhere; epochs: each window once an epoch"),
-    OWN(SEPARATOR, "separator", "ID", "The id that ends a document: the token behind it is no target"),
-    OWN(VOCAB, "vocab", "N", "Ids are below N (default: the model's; a spec's: one more than the largest id)"),
+    OWN(SEPARATOR, "separator", "ID", "The id that ends a document, `none': the token behind it is no target"),
+    OWN(VOCAB, "vocab", "N", "Ids are below N (default: as pack noted; else the model's, or the largest id + 1)"),
+    OWN(TOKENIZER, "tokenizer", "PATH", "What made the tokens (default: as pack noted): sample and eval use it"),
+    OWN(INIT, "init", "SCHEME", "default, gpt2, normal, truncated, uniform, cs336, xavier, kaiming, …"),
     OWN(DATA_FORM, "data-form", "FORM", "raw, llmc or npy (default: what the file says)"),
     OWN(DATA_DTYPE, "data-dtype", "NAME", "uint16 or uint32, where no header says it (default: inferred)"),
     OWN(READERS, "readers", "N", "Threads that read ahead (default 1); the order does not depend on it"),

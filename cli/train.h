@@ -47,6 +47,8 @@ typedef enum tl_setting {
     TL_SET_READERS,
     TL_SET_LOCK_BATCHES,
     TL_SET_KEEP,
+    TL_SET_TOKENIZER,
+    TL_SET_INIT,
     TL_SET_COUNT
 } tl_setting;
 
@@ -94,7 +96,9 @@ struct tl_train {
     double minutes, lr;
     tl_schedule_kind schedule;
     uint64_t seed, seed_init, seed_data, seed_dropout;
-    int64_t vocab; /* of the data */
+    const char *init;        /* NULL: the family's */
+    int64_t vocab;           /* of the data */
+    char tokenizer_hash[32]; /* of the data's tokenizer; "": not known */
     int threads;
     bool steps_given;
     bool has_validation_loss;
@@ -131,6 +135,8 @@ tl_status tl_train_save(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, con
 /* The latest whole one, saying what was passed over; none: *start stays 0. t->steps is the schedule's. */
 tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_t *start, uint64_t *position,
                            tl_error *error);
+/* The validation loss of the checkpoint that `best` names; infinite where there is none. */
+double tl_train_best(const tl_train *t);
 
 /* ---- the account of the run (cli/train_ledger.c) ---- */
 typedef struct tl_row_sum {
@@ -165,6 +171,8 @@ tl_status tl_train_write_ledger(const tl_train *t, const tl_plan *plan, const tl
 typedef struct tl_line { /* one state of the run, for the screen and for metrics.jsonl */
     int64_t step, steps;
     double loss, tokens_per_second, mfu, left_seconds;
+    bool has_val_loss;
+    double val_loss; /* of the weights of this step */
     int64_t planned_peak, measured_peak, unplanned;
     tl_u128 planned_flops, measured_flops;
     double planned_seconds, measured_seconds;

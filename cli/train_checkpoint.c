@@ -1,4 +1,6 @@
 /* cli/train_checkpoint.c: what tally train's checkpoints hold, saved and taken up again. */
+#include <math.h>
+
 #include "tally/config.h"
 #include "train.h"
 
@@ -105,4 +107,13 @@ tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_
     if (state.total_steps > 0)
         t->steps = state.total_steps;
     return TL_OK;
+}
+
+double tl_train_best(const tl_train *t) {
+    char path[TL_PATH];
+    tl_ckpt *best = tl_ckpt_open(tl_train_path(t, "checkpoints/best", path), NULL);
+    const tl_ckpt_state *state = best ? tl_ckpt_state_of(best) : NULL;
+    const double loss = state && state->has_validation_loss ? state->validation_loss : INFINITY;
+    tl_ckpt_close(best);
+    return loss;
 }

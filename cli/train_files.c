@@ -40,26 +40,8 @@ static tl_status failed(const char *what, const char *path, tl_error *error) {
 }
 
 tl_status tl_train_write(const tl_train *t, const char *name, const tl_json *json, tl_error *error) {
-    char path[TL_PATH], temporary[TL_PATH + 8];
-    size_t length = 0;
-    const char *text = json ? tl_json_text(json, &length) : NULL;
-    if (!text)
-        return tl_fail(error, TL_ERR_MEMORY, "no memory to write %s", name);
-    tl_train_path(t, name, path);
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    FILE *file = fopen(temporary, "w");
-    if (!file)
-        return failed("create", temporary, error);
-    bool ok = fwrite(text, 1, length, file) == length && fputc('\n', file) != EOF && fflush(file) == 0 &&
-              fsync(fileno(file)) == 0;
-    int reason = errno;
-    ok = fclose(file) == 0 && ok;
-    if (!ok) {
-        errno = reason;
-        (void)unlink(temporary);
-        return failed("write", path, error);
-    }
-    return rename(temporary, path) == 0 ? TL_OK : failed("rename to", path, error);
+    char path[TL_PATH];
+    return tl_cli_write_json(tl_train_path(t, name, path), json, error);
 }
 
 static void put_machine(tl_json *json, const tl_machine *m) {
@@ -87,6 +69,8 @@ static tl_json *run_json(const tl_train *t) {
     tl_json_put_integer(json, "seed_init", (int64_t)t->seed_init);
     tl_json_put_integer(json, "seed_data", (int64_t)t->seed_data);
     tl_json_put_integer(json, "seed_dropout", (int64_t)t->seed_dropout);
+    if (t->tokenizer_hash[0])
+        tl_json_put_string(json, "tokenizer_hash", t->tokenizer_hash);
     tl_json_key(json, "options"); /* as texts, the way they are typed; "" was not given */
     tl_json_object(json);
     for (int s = 0; s < TL_SET_COUNT; s++)

@@ -87,6 +87,8 @@ void tl_progress_end(tl_progress *p) {
 void tl_line_json(tl_json *json, const tl_line *l) {
     tl_json_put_integer(json, "step", l->step);
     tl_json_put_real(json, "loss", l->loss);
+    if (l->has_val_loss)
+        tl_json_put_real(json, "val_loss", l->val_loss);
     tl_json_put_real(json, "tokens_per_second", l->tokens_per_second);
     tl_json_key(json, "mfu");
     if (l->mfu > 0)

@@ -1,5 +1,6 @@
 /* cli/train_run.c: the run itself: planned on meta, refused or started, measured from outside, saved, examined. */
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ typedef struct run {
     double waited_seconds, interval_waited; /* for data, of the trained seconds */
     int64_t interval_steps, start, limit;   /* limit: of memory */
     int64_t examined;                       /* the step that was examined last */
+    double best;                            /* the lowest validation loss of a checkpoint; infinite: none */
     tl_line line;
     tl_progress progress;
     tl_error error;
@@ -273,12 +275,16 @@ static tl_status start(run *r) {
                               .seed_dropout = t->seed_dropout};
     if (!(r->ctx = tl_ctx_new(&options, &r->error)))
         return r->error.status;
-    r->trainer = tl_trainer_new(r->ctx, &t->model, &r->planned.train);
+    tl_train_options options_of_run = r->planned.train;
+    options_of_run.init = t->init;
+    r->trainer = tl_trainer_new(r->ctx, &t->model, &options_of_run);
     return r->trainer ? TL_OK : context_failed(r, r->ctx);
 }
 
 static tl_status restore(run *r, uint64_t *position) {
-    return tl_train_restore(r->t, r->ctx, r->trainer, &r->start, position, &r->error);
+    tl_status status = tl_train_restore(r->t, r->ctx, r->trainer, &r->start, position, &r->error);
+    r->best = tl_train_best(r->t);
+    return status;
 }
 
 static tl_status save(run *r) {
@@ -290,7 +296,10 @@ static tl_status save(run *r) {
                            .loss = r->line.loss,
                            .has_validation_loss = t->has_validation_loss && r->examined == r->line.step,
                            .validation_loss = t->validation_loss};
-    return tl_train_save(t, r->ctx, r->trainer, &state, &r->error);
+    const tl_status status = tl_train_save(t, r->ctx, r->trainer, &state, &r->error);
+    if (status == TL_OK && state.has_validation_loss && state.validation_loss < r->best)
+        r->best = state.validation_loss;
+    return status;
 }
 
 static void tell_scale(run *r, int64_t step, const tl_step_result *result) {
@@ -365,6 +374,7 @@ static tl_status log_line(run *r) {
     bool ok = text && fprintf(r->metrics, "%s\n", text) > 0 && fflush(r->metrics) == 0;
     int reason = errno;
     tl_json_free(json);
+    r->line.has_val_loss = false; /* it is of this step alone */
     r->interval_seconds = 0;
     r->interval_steps = 0;
     r->interval_waited = 0;
@@ -389,28 +399,13 @@ static void set_total(run *r) {
 }
 
 static tl_status examine(run *r, bool last) {
+    const tl_train *t = r->t;
+    tl_status status = t->task->examine(r->t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
     r->examined = r->line.step;
-    return r->t->task->examine(r->t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
-}
-
-static tl_status between(run *r) {
-    tl_train *t = r->t;
-    int64_t step = r->line.step;
-    bool log = step % t->log_every == 0 || step == t->steps;
-    tl_status status = TL_OK;
-    set_total(r);
-    fill_line(r);
-    tl_progress_show(&r->progress, &r->line, log);
-    if (log)
-        status = log_line(r);
-    if (status == TL_OK && t->eval_every && step % t->eval_every == 0 && step != t->steps) {
-        status = examine(r, false);
-        tl_progress_end(&r->progress);
-        if (status == TL_OK)
-            t->task->say_result(t, step);
+    if (status == TL_OK && t->has_validation_loss) {
+        r->line.has_val_loss = true;
+        r->line.val_loss = t->validation_loss;
     }
-    if (status == TL_OK && step % t->save_every == 0 && step != t->steps)
-        status = save(r);
     return status;
 }
 
@@ -418,6 +413,33 @@ static bool is_over(const run *r) {
     const tl_train *t = r->t;
     return stop_signal || (t->stop_at > 0 && r->line.step >= t->stop_at) ||
            (t->minutes > 0 && r->trained_seconds > t->minutes * 60);
+}
+
+/* Between two steps. The last one, whichever it is, is told and saved by finish_training. A validation loss lower than any
+ * before it is saved at once: `best` is then the best that was seen, and its loss that of exactly these weights. */
+static tl_status between(run *r) {
+    tl_train *t = r->t;
+    int64_t step = r->line.step;
+    set_total(r);
+    if (step >= t->steps || is_over(r))
+        return TL_OK;
+    const bool examined = t->eval_every && step % t->eval_every == 0, log = step % t->log_every == 0;
+    bool better = false;
+    tl_status status = TL_OK;
+    fill_line(r);
+    tl_progress_show(&r->progress, &r->line, log);
+    if (examined) {
+        status = examine(r, false);
+        tl_progress_end(&r->progress);
+        if (status == TL_OK)
+            t->task->say_result(t, step);
+        better = status == TL_OK && r->line.has_val_loss && r->line.val_loss < r->best;
+    }
+    if (status == TL_OK && (log || r->line.has_val_loss))
+        status = log_line(r);
+    if (status == TL_OK && (better || step % t->save_every == 0))
+        status = save(r);
+    return status;
 }
 
 static tl_status write_account(run *r) {
@@ -439,14 +461,7 @@ static tl_status train(run *r) {
         if (status == TL_OK)
             status = between(r);
     }
-    if (status == TL_OK && r->interval_steps > 0) { /* stopped between two lines */
-        fill_line(r);
-        status = log_line(r);
-    }
-    tl_progress_end(&r->progress);
-    if (status == TL_OK && r->line.step > r->start)
-        status = save(r);
-    return status == TL_OK ? write_account(r) : status;
+    return status;
 }
 
 /* ---- after it ---- */
@@ -466,6 +481,37 @@ static tl_status examine_at_end(run *r) {
     status = tl_train_write(t, "evaluation.json", json, &r->error);
     tl_json_free(json);
     return status;
+}
+
+static bool was_stopped(const run *r) { return r->line.step < r->t->steps && (stop_signal || r->t->stop_at > 0); }
+
+/* Saved before it is examined, so that nothing can be lost; then its loss is known, and it may be the best. The account is
+ * that of the step, read before anything else runs. */
+static tl_status finish_training(run *r) {
+    const bool trained = r->line.step > r->start, stopped = was_stopped(r);
+    tl_status status = TL_OK;
+    if (trained && r->interval_steps > 0) {
+        fill_line(r);
+        tl_progress_show(&r->progress, &r->line, true);
+    }
+    tl_progress_end(&r->progress);
+    if (trained) {
+        status = write_account(r);
+        status = status == TL_OK ? save(r) : status;
+    }
+    if (status == TL_OK && !stopped)
+        status = examine_at_end(r);
+    tl_error failure = r->error;
+    if (trained && (r->interval_steps > 0 || r->line.has_val_loss)) {
+        const bool examined = r->line.has_val_loss;
+        const tl_status logged = log_line(r);
+        r->line.has_val_loss = examined; /* for the report */
+        if (status != TL_OK)
+            r->error = failure;
+        else if (logged != TL_OK)
+            status = logged;
+    }
+    return status == TL_OK && trained && r->line.has_val_loss ? save(r) : status;
 }
 
 static int report_json(run *r) {
@@ -581,14 +627,9 @@ static int execute(run *r) {
     announce(r);
     tl_progress_begin(&r->progress, t->cli);
     catch_signals();
-    if (train(r) != TL_OK)
+    if (train(r) != TL_OK || finish_training(r) != TL_OK)
         return tl_failed(t->cli, &r->error);
-    bool stopped = r->line.step < t->steps && (stop_signal || t->stop_at > 0);
-    if (!stopped && examine_at_end(r) != TL_OK)
-        return tl_failed(t->cli, &r->error);
-    /* Saved before it was examined, so that nothing could be lost; now its loss is known, and it may be the best. */
-    if (!stopped && t->has_validation_loss && r->line.step > r->start && save(r) != TL_OK)
-        return tl_failed(t->cli, &r->error);
+    const bool stopped = was_stopped(r);
     status = report(r);
     if (!stop_signal || !stopped)
         return status;
@@ -599,6 +640,7 @@ static int execute(run *r) {
 int tl_train_run(tl_train *t) {
     static run r; /* zeroed; large enough that the stack is no place for it */
     r.t = t;
+    r.best = INFINITY;
     int status = execute(&r);
     finish(&r);
     return status;

@@ -14,8 +14,9 @@ typedef struct tl_tokens_task {
     tl_sampler_options sampler;
     tl_reader *reader;
     int64_t readers, eval_batches, separator;
-    bool locked, vocab_derived;
-    double loss; /* of the last examination: nats a token */
+    bool locked, vocab_derived, vocab_noted; /* the vocabulary: the largest id + 1; as pack noted */
+    tl_sidecar noted[2];                     /* beside train and val */
+    double loss;                             /* of the last examination: nats a token */
     int64_t examined;
 } tl_tokens_task;
 
@@ -67,7 +68,9 @@ static int read_settings(tl_train *t, tl_tokens_task *k) {
     if (strcmp(lock, "yes") != 0 && strcmp(lock, "no") != 0)
         return tl_usage(t->cli, "--lock-batches %.60s: yes and no would work", lock);
     k->locked = strcmp(lock, "yes") == 0;
-    int status = tl_setting_whole(t, TL_SET_SEPARATOR, 0, INT32_MAX, &k->sampler.separator);
+    int status = TL_EXIT_OK;
+    if (strcmp(t->texts[TL_SET_SEPARATOR], "none") != 0)
+        status = tl_setting_whole(t, TL_SET_SEPARATOR, 0, INT32_MAX, &k->sampler.separator);
     status = status ? status : tl_setting_whole(t, TL_SET_VOCAB, 1, INT32_MAX, &t->vocab);
     status = status ? status : tl_setting_whole(t, TL_SET_EVAL_BATCHES, 1, INT32_MAX, &k->eval_batches);
     status = status ? status : tl_setting_whole(t, TL_SET_READERS, 0, 64, &k->readers);
@@ -75,6 +78,65 @@ static int read_settings(tl_train *t, tl_tokens_task *k) {
     if (status == TL_EXIT_OK && t->eval_every && !t->texts[TL_SET_VAL][0])
         return tl_usage(t->cli, "--eval-every needs --val FILE, tokens that are not trained on");
     return status;
+}
+
+/* A tokenizer that was named; its hash goes into run.json beside its name. */
+static int name_tokenizer(tl_train *t, const tl_tokens_task *k) {
+    static char path[TL_DATA_PATH];
+    char *text = t->texts[TL_SET_TOKENIZER];
+    tl_error error = {TL_OK, ""};
+    if (!tl_tokenizer_absolute(text, path) || strlen(path) >= sizeof t->texts[0])
+        return tl_usage(t->cli, "--tokenizer: a path of less than %zu bytes would work", sizeof t->texts[0]);
+    tl_tokenizer *tokenizer = tl_tokenizer_open(path, NULL, &error);
+    if (!tokenizer)
+        return tl_failed(t->cli, &error);
+    snprintf(text, sizeof t->texts[0], "%s", path);
+    tl_tokenizer_hash(tokenizer, t->tokenizer_hash);
+    const int64_t size = tl_tokenizer_size(tokenizer);
+    tl_tokenizer_free(tokenizer);
+    if (k->noted[0].there && strcmp(k->noted[0].hash, t->tokenizer_hash) != 0)
+        return tl_usage(t->cli, "--tokenizer %.120s is not the one that %s names, %.120s", text, k->noted[0].path,
+                        k->noted[0].tokenizer);
+    if (t->vocab && t->vocab < size)
+        return tl_usage(t->cli, "--vocab %lld: %.120s has %lld ids", (long long)t->vocab, text, (long long)size);
+    t->vocab = t->vocab ? t->vocab : size;
+    return TL_EXIT_OK;
+}
+
+/* What pack noted stands in for what was not given: vocabulary, separator and tokenizer. A run that goes on has it all. */
+static int take_notes(tl_train *t, tl_tokens_task *k) {
+    tl_error error = {TL_OK, ""};
+    const tl_sidecar *s = &k->noted[0];
+    tl_status status = tl_sidecar_read(k->train, &k->noted[0], &error);
+    if (status == TL_OK && k->val)
+        status = tl_sidecar_read(k->val, &k->noted[1], &error);
+    if (status == TL_OK)
+        status = tl_sidecar_agree(&k->noted[0], &k->noted[1], &error);
+    if (status != TL_OK)
+        return tl_failed(t->cli, &error);
+    if (t->resume)
+        return TL_EXIT_OK;
+    if (t->texts[TL_SET_TOKENIZER][0]) {
+        const int code = name_tokenizer(t, k);
+        if (code != TL_EXIT_OK)
+            return code;
+    }
+    if (!s->there)
+        return TL_EXIT_OK;
+    if (!t->vocab) {
+        t->vocab = s->vocab;
+        k->vocab_noted = true;
+    }
+    if (!t->texts[TL_SET_SEPARATOR][0] && s->separator >= 0) {
+        k->sampler.separator = s->separator;
+        snprintf(t->texts[TL_SET_SEPARATOR], sizeof t->texts[0], "%lld", (long long)s->separator);
+    }
+    k->sampler.ignore_boundaries = k->sampler.separator >= 0;
+    if (!t->texts[TL_SET_TOKENIZER][0] && strlen(s->tokenizer) < sizeof t->texts[0]) {
+        snprintf(t->texts[TL_SET_TOKENIZER], sizeof t->texts[0], "%.*s", (int)sizeof t->texts[0] - 1, s->tokenizer);
+        snprintf(t->tokenizer_hash, sizeof t->tokenizer_hash, "%s", s->hash);
+    }
+    return TL_EXIT_OK;
 }
 
 static int open_tokens(tl_train *t) {
@@ -89,6 +151,8 @@ static int open_tokens(tl_train *t) {
         status = open_stream(t, t->texts[TL_SET_DATA], &k->train);
     if (status == TL_EXIT_OK && t->texts[TL_SET_VAL][0])
         status = open_stream(t, t->texts[TL_SET_VAL], &k->val);
+    if (status == TL_EXIT_OK)
+        status = take_notes(t, k);
     if (status == TL_EXIT_OK && !t->vocab && !t->model_path[0] && !says_vocab(t->texts[TL_SET_MODEL]))
         status = derive_vocab(t, k);
     t->vocab = t->vocab ? t->vocab : 1; /* a model that says its own is held against the ids as they are read */
@@ -226,18 +290,28 @@ static void say_result(const tl_train *t, int64_t step) {
     tl_note(t->cli, "step %lld: validation loss %.4f", (long long)step, t->validation_loss);
 }
 
+/* Of the validation text, by its own bytes a token; 0: not known. */
+static double bits_per_byte(const tl_tokens_task *k) {
+    const tl_sidecar *s = &k->noted[1];
+    return s->text_bytes > 0 ? k->loss / log(2) * (double)s->tokens / (double)s->text_bytes : 0;
+}
+
 static void put_result(const tl_train *t, tl_json *json) {
     const tl_tokens_task *k = t->task_data;
     tl_json_put_string(json, "path", t->texts[TL_SET_VAL]);
     tl_json_put_real(json, "loss", k->loss);
     tl_json_put_real(json, "perplexity", exp(k->loss));
+    if (bits_per_byte(k) > 0)
+        tl_json_put_real(json, "bits_per_byte", bits_per_byte(k));
     tl_json_put_integer(json, "targets", k->examined);
 }
 
 static void out_result(const tl_train *t) {
     const tl_tokens_task *k = t->task_data;
-    char digits[TL_TEXT];
-    tl_out_item(t->cli, "validation", "loss %.4f, perplexity %.4g, over %s tokens of %s", k->loss, exp(k->loss),
+    char digits[TL_TEXT], bits[48] = "";
+    if (bits_per_byte(k) > 0)
+        snprintf(bits, sizeof bits, ", %.3f bits per byte", bits_per_byte(k));
+    tl_out_item(t->cli, "validation", "loss %.4f, perplexity %.4g%s, over %s tokens of %s", k->loss, exp(k->loss), bits,
                 tl_text_grouped((tl_u128)k->examined, digits), t->texts[TL_SET_VAL]);
 }
 
@@ -258,6 +332,10 @@ static void out_data(const tl_train *t) {
                 (long long)t->steps, epochs);
     if (k->vocab_derived)
         tl_out_item(t->cli, "vocabulary", "%lld, one more than the largest id", (long long)t->vocab);
+    if (k->vocab_noted)
+        tl_out_item(t->cli, "vocabulary", "%lld, as %s says", (long long)t->vocab, k->noted[0].path);
+    if (t->texts[TL_SET_TOKENIZER][0])
+        tl_out_item(t->cli, "tokenizer", "%s", t->texts[TL_SET_TOKENIZER]);
     if (k->sampler.ignore_boundaries)
         tl_out_item(t->cli, "documents", "end with %lld: the token behind it is no target; attention is not masked",
                     (long long)k->sampler.separator);
@@ -272,7 +350,10 @@ static void say_data(const tl_train *t) {
     char digits[TL_TEXT];
     tl_note(t->cli, "%s: %s tokens of %s%s, vocabulary %lld%s; windows of %lld, %s", t->texts[TL_SET_DATA],
             tl_text_grouped((tl_u128)tl_tokens_count(k->train), digits), tl_token_file_dtype(f),
-            f->inferred ? " (inferred)" : "", (long long)t->model.vocab, k->vocab_derived ? " (largest id + 1)" : "",
+            f->inferred ? " (inferred)" : "", (long long)t->model.vocab,
+            k->vocab_derived ? " (largest id + 1)"
+            : k->vocab_noted ? " (as packed)"
+                             : "",
             (long long)t->plan.seq, k->sampler.kind == TL_SAMPLER_RANDOM ? "at random" : "in epochs");
 }
 

@@ -229,6 +229,8 @@ void tl_notes_out(const tl_cli *cli, const char *label, const tl_notes *notes);
 /* JSON results: opens the object and writes "schema" and "verb"; close prints it. NULL when memory ran out. */
 tl_json *tl_cli_json_open(const tl_cli *cli);
 int tl_cli_json_close(const tl_cli *cli, tl_json *json);
+/* Into a file, under a temporary name that is renamed (cli/json_file.c). json NULL: memory ran out. */
+tl_status tl_cli_write_json(const char *path, const tl_json *json, tl_error *error);
 
 /* A table: columns, then rows of cells. Each cell has a raw value (csv, json) and a text for people (table, md). */
 typedef struct tl_column {
