@@ -1,4 +1,5 @@
 /* cli/data.c: tally data, files of tokens: what they hold (info), whether every id can be (verify), and making them (pack). */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -410,6 +411,7 @@ static int run(tl_cli *cli) {
     tl_data_look l = {.separator = -1};
     tl_tokens_options options;
     int action = 0;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is then an error of write, and is reported */
     while (actions[action] && strcmp(actions[action], cli->arguments[0]) != 0)
         action++;
     if (!actions[action]) {

@@ -210,3 +210,50 @@ gives 'a file that is not there' 2 'nowhere.bin' data info nowhere.bin
 run data info two.bin sep.bin
 ! grep -qE '^.{81}' out
 said 'within 80 columns' $?
+
+# ---- learn, encode, decode ----
+# The first merges of corpus.en are those recorded in tests/fixtures/bpe_fixtures.h, of the naive learner in
+# make_bpe_fixtures.py, which follows CS336's assignment 1: "20-74 20-61 68-65 69-6e 2074-6865 72-65 20-6f 20-2c 65-72 20-73".
+corpus=$bpe/corpus.en
+if [ -f "$corpus" ]; then
+    gives 'learn' 0 '500 tokens' data learn "$corpus" -o learned --vocab 500 --special '<|endoftext|>'
+    ! grep -qE '^.{90}' out
+    said 'in lines of 80 columns' $?
+    [ "$(sed -n 2,11p learned/merges.txt | tr '\n' '/')" = 'Ġ t/Ġ a/h e/i n/Ġt he/r e/Ġ o/Ġ ,/e r/Ġ s/' ]
+    said 'its first merges are the recorded ones' $?
+    [ "$(wc -l <learned/merges.txt)" -eq 244 ] && grep -q '"<|endoftext|>":499' learned/vocab.json
+    said '243 merges, and the special token is the last id' $?
+else
+    echo 'skip learn, against the recorded merges: no corpus.en in TALLY_SHARED'
+fi
+printf 'abab abab abab\n' >ab.txt
+gives 'learn --json' 0 '"merges": 3' --json data learn ab.txt -o ab --vocab 259 --special none
+[ "$(tail -n +2 ab/merges.txt | tr '\n' '/')" = 'a b/ab ab/Ġ abab/' ]
+said 'ab (6), abab (3), then the blank before it (2): by hand' $?
+# Ids by hand: 256 is ab, 257 abab, 258 " abab"; a new line is byte 10.
+gives 'encode' 0 '257 258 258 10' data encode ab.txt --tokenizer ab
+gives 'encode --json' 0 '"tokens": 4, "text_bytes": 15, "vocab": 259, "ids": [ 257, 258, 258, 10 ]' --json data encode ab.txt --tokenizer ab
+"$TALLY" data encode - --tokenizer ab <ab.txt | "$TALLY" data decode - --tokenizer ab | cmp -s - ab.txt
+said 'and decode, through pipes' $?
+gives 'ids on the command line' 0 'abab abab' data decode 257,258 --tokenizer ab
+run data pack ab.txt -o ab.bin --tokenizer ab
+"$TALLY" data decode ab.bin --tokenizer ab --dtype uint16 | cmp -s - ab.txt
+said 'a file of tokens' $?
+head -c 300 /dev/urandom >noise.raw
+"$TALLY" data encode noise.raw --tokenizer ab >noise.ids && "$TALLY" data decode noise.ids --tokenizer ab | cmp -s - noise.raw
+said 'any bytes come back' $?
+gives 'an id that is none' 2 'id 259 at position 1' data decode 1,259 --tokenizer ab
+gives 'a word among the ids' 2 '"x" is no token id' data decode 1,x --tokenizer ab
+gives 'an id beyond 2^31' 2 'is no token id' data decode 99999999999999999999 --tokenizer ab
+gives 'learn without --vocab' 2 '--vocab N' data learn ab.txt -o ab2
+gives 'learn of fewer tokens than bytes' 2 '25' data learn ab.txt -o ab2 --vocab 200
+gives 'learn from a text that is not there' 1 'No such file' data learn nowhere.txt -o ab2 --vocab 300
+[ ! -e ab2 ]
+said 'no folder of what was refused' $?
+gives 'learn where no folder can be' 1 'cannot make the folder' data learn ab.txt -o nowhere/deep --vocab 300
+gives 'encode without a tokenizer' 2 '--tokenizer PATH' data encode ab.txt
+gives 'an option without effect' 2 'changes nothing about decode' data decode 1 --tokenizer ab --vocab 3
+cp ab/merges.txt merges.before
+(ulimit -f 0 && "$TALLY" data learn ab.txt -o ab --vocab 258 >/dev/null 2>&1)
+[ $? -ne 0 ] && cmp -s merges.before ab/merges.txt && [ "$(find ab -type f | wc -l)" -eq 2 ]
+said 'a write that fails leaves the old tokenizer, and no other file' $?

@@ -52,6 +52,7 @@ awk 'BEGIN { for (i = 0; i < 1200; i++) printf "%c", 97 + i % 12 }' >cycle.txt
 small='--model gpt2:N=1,D=16,H=2,dropout=0.1 --seq 8 --micro-batch 2 --global-batch 4 --threads 1'
 
 # ---- a run ----
+rm -f noise.bin.json cycle.bin.json # as made by others: nothing is noted
 # shellcheck disable=SC2086 # options in a variable
 run train noise.bin --out a $small --steps 20 --log-every 5 --val cycle.bin --eval-every 10
 said 'a run of 20 steps ends with 0' $?
@@ -169,9 +170,13 @@ printf 'one\ntwo and three\nfour\n' >docs.txt
 # shellcheck disable=SC2086
 gives 'a separator: the token behind it is no target' 0 'step 10 of 10' train docs.bin --out docs $small --steps 10 --separator 256
 # shellcheck disable=SC2086
-run train docs.bin --out nodocs $small --steps 10
+run train docs.bin --out nodocs $small --steps 10 --separator none
 ! same_checkpoints docs nodocs
 said 'which changes the run' $?
+# shellcheck disable=SC2086
+run train docs.bin --out noted $small --steps 10
+same_checkpoints docs noted
+said 'without the option it is what pack noted' $?
 
 # ---- what cannot be ----
 gives 'FAULTS: an id not below the vocabulary is named, with index and file' 1 'noise.bin: id ' train noise.bin --out bad \
@@ -228,6 +233,7 @@ same_checkpoints whole parts
 said 'a folder of shards is the same stream' $?
 "$TALLY" data pack noise.txt -o noise.npy --dtype uint32 >/dev/null
 "$TALLY" data pack noise.txt -o noise.llmc --form llmc >/dev/null
+rm -f noise.npy.json noise.llmc.json
 for form in npy llmc; do
     # shellcheck disable=SC2086
     run train noise.$form --out $form $small --steps 10
