@@ -48,17 +48,20 @@ static float run_larger(float best, const float *x, int64_t n) {
     int64_t j = 0;
 #ifdef __AVX512F__
     __m512 lane[4];
-    __mmask16 nan[4] = {0};
+    __mmask16 nan[2] = {0};
     for (int k = 0; k < 4; k++)
         lane[k] = _mm512_set1_ps(-__builtin_inff());
-    for (; j + 64 <= n; j += 64)
+    for (; j + 64 <= n; j += 64) {
+        __m512 v[4];
         for (int k = 0; k < 4; k++) {
-            __m512 v = _mm512_loadu_ps(x + j + 16 * k);
+            v[k] = _mm512_loadu_ps(x + j + 16 * k);
             __builtin_prefetch(x + j + 16 * k + BLOCK, 0, 2);
-            nan[k] = (__mmask16)(nan[k] | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
-            lane[k] = _mm512_max_ps(v, lane[k]);
+            lane[k] = _mm512_max_ps(v[k], lane[k]);
         }
-    if (nan[0] | nan[1] | nan[2] | nan[3])
+        for (int k = 0; k < 2; k++) /* of either: one comparison finds both's */
+            nan[k] = (__mmask16)(nan[k] | _mm512_cmp_ps_mask(v[k], v[k + 2], _CMP_UNORD_Q));
+    }
+    if (nan[0] | nan[1])
         j = 0; /* one by one, for the first NaN's bits */
     else
         for (int k = 0; k < 4; k++)
