@@ -54,12 +54,14 @@ tl_status tl_train_write(const tl_train *t, const char *name, const tl_json *jso
               fsync(fileno(file)) == 0;
     int reason = errno;
     ok = fclose(file) == 0 && ok;
-    if (!ok) {
-        errno = reason;
-        (void)unlink(temporary);
-        return failed("write", path, error);
-    }
-    return rename(temporary, path) == 0 ? TL_OK : failed("rename to", path, error);
+    const bool renamed = ok && rename(temporary, path) == 0;
+    if (renamed)
+        return TL_OK;
+    if (ok)
+        reason = errno;
+    (void)unlink(temporary);
+    errno = reason;
+    return failed(ok ? "rename to" : "write", path, error);
 }
 
 static void put_machine(tl_json *json, const tl_machine *m) {
