@@ -116,7 +116,7 @@ printf "$(cat ids.text)" >ids.bin
 tiny='--data-dtype uint16 --model gpt2:N=1,D=16,H=2,V=64,C=8 --micro-batch 8 --steps 2 --warmup 1'
 # shellcheck disable=SC2086
 {
-    refuses 1 'ids.bin: id 9 at index 1 is not below the vocabulary of 9' train ids.bin $tiny --vocab 9 --out narrow
+    refuses 1 'is not below the vocabulary of 9' train ids.bin $tiny --vocab 9 --out narrow
     refuses 2 'has a vocabulary of 64' train ids.bin $tiny --vocab 65 --out never
     refuses 2 '--stop-at 0: 1 to' train ids.bin $tiny --stop-at 0 --out never
     refuses 2 '--optim "adams": adamw, adam' train "$(printf '{"task":"tokens","data":"ids.bin","optim":"adams"}' >t.json && echo t.json)" --out never
