@@ -187,16 +187,17 @@ const tl_verb tl_verb_eval = {
     .words = NULL,
     .details = "RUN is the --out of a `tally train'; FOLDER holds config.json and safetensors as\n"
                "Hugging Face has them; FILE is a .safetensors with its config.json beside it.\n"
-               "--tokens: the first N of the text. A run of the task sums needs no data: it is\n"
-               "asked sums it was never shown.\n\n"
-               "The text is cut in windows of --seq tokens, each target counts once. Side by side\n"
-               "(no --stride), the first targets of a window are foretold from little; with a\n"
-               "smaller --stride windows overlap, only a window's last S targets count, and all\n"
-               "of them see at least seq - S tokens: the loss is lower, the cost seq / S times.\n\n"
+               "A run of the task sums needs no data: it is asked sums it was never shown.\n\n"
+               "The text is cut in windows of --seq tokens, each target counts once. Side by\n"
+               "side (no --stride), the first targets of a window are foretold from little;\n"
+               "with a smaller --stride windows overlap, only a window's last S targets count,\n"
+               "and all of them see at least seq - S tokens: the loss is lower, the cost\n"
+               "seq / S times.\n\n"
                "  tally eval runs/a\n"
                "  tally eval runs/b --data val.bin --stride 64 --tokenizer bytes",
     .takes = TL_TAKES(TOKENS) | TL_TAKES(SEQ),
-    .does = {0},
+    .says = {[TL_OPTION_TOKENS] = "The first N of the text; of sums, N of them (4096)",
+             [TL_OPTION_SEQ] = "Tokens of a window (default: the model's context, up to 4096)"},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 1,

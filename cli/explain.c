@@ -259,8 +259,9 @@ const tl_verb tl_verb_explain = {
     .group = TL_GROUP_BEFORE,
     .arguments = "MODEL params|flops|memory|adamw",
     .words = NULL,
-    .details = "The model runs on the device meta with polynomials beside its sizes; what is printed is what that\n"
-               "run booked, and its formula is evaluated and compared first. adamw is CS336's adamwAccounting.\n\n"
+    .details = "The model runs on the device meta with polynomials beside its sizes; what is\n"
+               "printed is what that run booked, and its formula is evaluated and compared\n"
+               "first. adamw is CS336's adamwAccounting.\n\n"
                "  tally explain gpt2-xl params\n"
                "  tally explain gpt2-xl flops --steps\n"
                "  tally explain llama-3-8b memory --seq 4096 --optim sgd\n"

@@ -103,7 +103,7 @@ static int out_whole(ledger *l) {
     char bytes[TL_TEXT + 2], flops[TL_TEXT + 2];
     grouped(whole(l, "unaccounted_bytes"), bytes);
     grouped(whole(l, "unaccounted_flops"), flops);
-    tl_out(l->cli, " %-14s %17s %17s B  and %s FLOPs seen but not booked\n", "unaccounted", "", bytes, flops);
+    tl_out(l->cli, " %-14s %17s %17s B  and %s FLOPs, not booked\n", "unaccounted", "", bytes, flops);
     grouped(whole(l, "unplanned_bytes"), bytes);
     tl_out(l->cli, " %-14s %17s %17s B  outside the arena\n", "unplanned", "", bytes);
     if (differ)

@@ -86,6 +86,7 @@ struct tl_train {
     bool resume, dry_run;
     char texts[TL_SET_COUNT][256]; /* as given or by default; "" where there is none */
     char model_path[TL_PATH];      /* resuming: the folder's config.json; else "" */
+    char model_name[128];          /* resuming: what run.json calls the model; else "" */
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
@@ -97,6 +98,7 @@ struct tl_train {
     int64_t vocab; /* of the data */
     int threads;
     bool steps_given;
+    bool time_decides; /* --minutes without --steps: .steps is no more than a bound */
     bool has_validation_loss;
     double validation_loss; /* the last one */
 };
