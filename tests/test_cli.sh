@@ -328,7 +328,23 @@ if command -v bash >/dev/null 2>&1; then
 else
     echo "skip completion: verbs, values and options (no bash here)"
 fi
-refuses "completion: another shell" "bash only" completion fish
+run completion zsh && grep -q "^    --optim) compadd -- adamw adam sgd " "$work/out" && grep -q " '--recompute:What backward " "$work/out"
+passed_or "completion: zsh" $?
+if command -v zsh >/dev/null 2>&1; then
+    zsh -n "$work/out"
+    passed_or "completion: zsh reads it" $?
+else
+    echo "skip completion: zsh reads it (no zsh here)"
+fi
+run completion fish && grep -q "^complete -c tally -n '__fish_seen_subcommand_from train' -l sampler -r -f -a 'random epochs' -d " "$work/out"
+passed_or "completion: fish" $?
+if command -v fish >/dev/null 2>&1; then
+    fish --no-execute "$work/out"
+    passed_or "completion: fish reads it" $?
+else
+    echo "skip completion: fish reads it (no fish here)"
+fi
+refuses "completion: another shell" "bash, zsh and fish would work" completion csh
 page=man/tally.1
 awk '/^\.EX$/ { inside = 1; next } /^\.EE$/ { inside = 0 } inside' "$page" | sed 's/\\-/-/g' >"$work/examples"
 [ "$(grep -c '^\$ tally' "$work/examples")" -ge 8 ]
