@@ -94,6 +94,11 @@ static int prepare(tl_evaluating *e) {
     if (status)
         return status;
     e->bytes_stated = own[OWN_BYTES_PER_TOKEN] != NULL;
+    if (e->bytes_stated && (own[OWN_TOKENIZER] || own[OWN_TEXT] || e->sums))
+        return tl_usage(cli, "--bytes-per-token is for tokens whose bytes nothing else says; here %s does",
+                        own[OWN_TEXT]        ? "--text"
+                        : own[OWN_TOKENIZER] ? "--tokenizer"
+                                             : "the task");
     e->bytes = e->speller.kind == TL_SPELL_NONE ? -1 : 0;
     e->threads = (int)threads;
     e->plan_options.rows = e->sums != NULL;

@@ -1,5 +1,6 @@
 /* cli/ledger.c: tally ledger, the account of a run: planned beside measured. */
 #include <string.h>
+#include <unistd.h>
 
 #include "tally/run.h"
 #include "verb.h"
@@ -236,6 +237,14 @@ static int run(tl_cli *cli) {
         return tl_usage(cli, "--by \"%.60s\": it is category, module, op, line or phase", by);
     if ((size_t)snprintf(path, sizeof path, "%s/ledger.json", l.folder) >= sizeof path)
         return tl_usage(cli, "a path of more than %zu bytes", sizeof path - 16);
+    if (access(path, F_OK) != 0) {
+        (void)snprintf(path, sizeof path, "%s/run.json", l.folder);
+        if (access(path, F_OK) == 0)
+            tl_say(cli, "%s has no ledger.json: `tally train' writes it when it stops", l.folder);
+        else
+            tl_say(cli, "%s holds no run (no run.json)", l.folder);
+        return TL_EXIT_USAGE;
+    }
     l.file = tl_run_file_read(path, &l.error);
     if (!l.file)
         return tl_failed(cli, &l.error);

@@ -397,6 +397,8 @@ static int read_typed(tl_train *t) {
         if (t->resume && rows[s].kept == FIXED && strcmp(text, t->texts[s]) != 0)
             return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name,
                             text, t->folder, t->texts[s][0] ? t->texts[s] : "none");
+        if (s == TL_SET_EVAL_BATCHES && !t->texts[TL_SET_VAL][0])
+            return tl_usage(cli, "--eval-batches needs --val FILE, tokens that are not trained on");
         t->steps_given |= s == TL_SET_STEPS;
         const int status = set_text(t, (tl_setting)s, text);
         if (status != TL_EXIT_OK)
