@@ -201,7 +201,7 @@ demo:
 	$(SUBMAKE) demo-run
 
 demo-run: all
-	@if [ -f tools/demo.sh ]; then TALLY=$(BUILD)/tally sh tools/demo.sh; else echo 'built; there is no tools/demo.sh yet'; fi
+	@TALLY=$(BUILD)/tally sh tools/demo.sh
 
 test: packages
 	$(SUBMAKE) test-run

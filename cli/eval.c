@@ -94,6 +94,11 @@ static int prepare(tl_evaluating *e) {
     if (status)
         return status;
     e->bytes_stated = own[OWN_BYTES_PER_TOKEN] != NULL;
+    if (e->bytes_stated && (own[OWN_TOKENIZER] || own[OWN_TEXT] || e->sums))
+        return tl_usage(cli, "--bytes-per-token is for tokens whose bytes nothing else says; here %s does",
+                        own[OWN_TEXT]        ? "--text"
+                        : own[OWN_TOKENIZER] ? "--tokenizer"
+                                             : "the task");
     e->bytes = e->speller.kind == TL_SPELL_NONE ? -1 : 0;
     e->threads = (int)threads;
     e->plan_options.rows = e->sums != NULL;
@@ -189,14 +194,16 @@ const tl_verb tl_verb_eval = {
                "Hugging Face has them; FILE is a .safetensors with its config.json beside it.\n"
                "--tokens: the first N of the text. Without data a run is evaluated on the tokens\n"
                "that were its --val; one of the task sums on sums it was never shown.\n\n"
-               "The text is cut in windows of --seq tokens, each target counts once. Side by side\n"
-               "(no --stride), the first targets of a window are foretold from little; with a\n"
-               "smaller --stride windows overlap, only a window's last S targets count, and all\n"
-               "of them see at least seq - S tokens: the loss is lower, the cost seq / S times.\n\n"
+               "The text is cut in windows of --seq tokens, each target counts once. Side by\n"
+               "side (no --stride), the first targets of a window are foretold from little;\n"
+               "with a smaller --stride windows overlap, only a window's last S targets count,\n"
+               "and all of them see at least seq - S tokens: the loss is lower, the cost\n"
+               "seq / S times.\n\n"
                "  tally eval runs/a\n"
                "  tally eval runs/b --data val.bin --stride 64 --tokenizer bytes",
     .takes = TL_TAKES(TOKENS) | TL_TAKES(SEQ),
-    .does = {0},
+    .says = {[TL_OPTION_TOKENS] = "The first N of the text; of sums, N of them (4096)",
+             [TL_OPTION_SEQ] = "Tokens of a window (default: the model's context, up to 4096)"},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 1,

@@ -127,13 +127,39 @@ static void note_defaults(tl_explained *e, const char *topic) {
         tl_notes_add(&e->assumed, "dropout as the model has it (masks of 1 byte)");
 }
 
+/* What a topic's number does not depend on is refused, so that nobody takes it for an answer. adamw says for itself what
+ * the handout fixes. */
+static int refuse_idle(const tl_cli *cli, const char *topic) {
+    static const uint64_t batch = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(RECOMPUTE);
+    static const struct {
+        const char *topic;
+        uint64_t takes;
+    } takes[] = {{"params", 0},
+                 {"flops", batch | TL_TAKES(FLOPS)},
+                 {"memory", batch | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM)}};
+    const int known = (int)(sizeof takes / sizeof takes[0]);
+    int asked = 0;
+    while (asked < known && strcmp(takes[asked].topic, topic) != 0)
+        asked++;
+    for (int i = 0; asked < known && i < TL_OPTION_COUNT; i++) {
+        const bool flops = takes[1].takes >> i & 1, memory = takes[2].takes >> i & 1;
+        if (tl_given(cli, (tl_option)i) && !(takes[asked].takes >> i & 1))
+            return tl_usage(cli, "--%s changes nothing for the topic %s; %s%s%s take%s it",
+                            tl_option_name((tl_option)i), topic, flops ? "flops" : "", flops && memory ? " and " : "",
+                            memory ? "memory" : "", flops && memory ? "" : "s");
+    }
+    return TL_EXIT_OK;
+}
+
 static int prepare(tl_explained *e, const char *topic) {
     const tl_cli *cli = e->cli;
     tl_plan_options *o = &e->options;
     tl_error error = {TL_OK, ""};
     if (tl_model_find(e->asked, &o->model, &error) != TL_OK)
         return tl_failed(cli, &error);
-    int status = cli->own[OWN_SET] ? set_sizes(cli, cli->own[OWN_SET], &o->model) : TL_EXIT_OK;
+    int status = refuse_idle(cli, topic);
+    if (status == TL_EXIT_OK && cli->own[OWN_SET])
+        status = set_sizes(cli, cli->own[OWN_SET], &o->model);
     if (status != TL_EXIT_OK)
         return status;
     const tl_option_value *at = cli->options.at;
@@ -142,9 +168,6 @@ static int prepare(tl_explained *e, const char *topic) {
     o->autocast = at[TL_OPTION_AUTOCAST].choice != 0;
     o->optimizer = tl_cli_optimizer(cli);
     const tl_option_value *recompute = &at[TL_OPTION_RECOMPUTE];
-    bool counted = strcmp(topic, "flops") == 0 || strcmp(topic, "memory") == 0;
-    if (recompute->text && !counted)
-        return tl_usage(cli, "--recompute changes nothing for the topic %s; flops and memory take it", topic);
     o->recompute = (tl_recompute){(tl_recompute_kind)recompute->choice,
                                   recompute->choice == TL_RECOMPUTE_EVERY ? recompute->size : 0};
     o->micro_batch = at[TL_OPTION_MICRO_BATCH].size;
@@ -259,8 +282,9 @@ const tl_verb tl_verb_explain = {
     .group = TL_GROUP_BEFORE,
     .arguments = "MODEL params|flops|memory|adamw",
     .words = NULL,
-    .details = "The model runs on the device meta with polynomials beside its sizes; what is printed is what that\n"
-               "run booked, and its formula is evaluated and compared first. adamw is CS336's adamwAccounting.\n\n"
+    .details = "The model runs on the device meta with polynomials beside its sizes; what is\n"
+               "printed is what that run booked, and its formula is evaluated and compared\n"
+               "first. adamw is CS336's adamwAccounting.\n\n"
                "  tally explain gpt2-xl params\n"
                "  tally explain gpt2-xl flops --steps\n"
                "  tally explain llama-3-8b memory --seq 4096 --optim sgd\n"

@@ -163,11 +163,11 @@ const tl_verb tl_verb_export = {
     .group = TL_GROUP_AFTER,
     .arguments = "WHAT",
     .words = NULL,
-    .details = "WHAT is a run's folder (its latest checkpoint), a checkpoint, or a model's folder\n"
-               "or .safetensors file with its config.json beside it. The names, and GPT-2's\n"
-               "transposed layers, are those of the published files.\n\n"
-               "  tally export runs/a --out models/a\n"
-               "  tally export models/a --out models/a-bf16 --dtype bf16 --shard-size 5GB",
+    .details = "WHAT is a run's folder (its latest checkpoint), a checkpoint, or a model's\n"
+               "folder or .safetensors file with its config.json beside it. The names, and\n"
+               "GPT-2's transposed layers, are those of the published files.\n\n"
+               "  tally export runs/a --out exported/a\n"
+               "  tally export exported/a --out exported/a-bf16 --dtype bf16 --shard-size 5GB",
     .takes = 0,
     .does = {0},
     .own = own_options,

@@ -201,8 +201,8 @@ const tl_verb tl_verb_gpus = {
     .group = TL_GROUP_LOOKUP,
     .arguments = "[NAME]",
     .words = NULL,
-    .details =
-        "A bare H100 is the SXM5 80 GB part, A100-80G the SXM4 80 GB one. Part of a name lists all that hold it.",
+    .details = "A bare H100 is the SXM5 80 GB part, A100-80G the SXM4 80 GB one. Part of a\n"
+               "name lists all that hold it.",
     .takes = 0,
     .own = NULL,
     .min_arguments = 0,

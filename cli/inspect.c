@@ -194,11 +194,11 @@ static int run(tl_cli *cli) {
     if (strcmp(is.kind, "npy") == 0)
         return tl_npy_report(cli, path, cli->own[OWN_AS], (int64_t)about.st_size);
     if (cli->own[OWN_AS])
-        return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is %s", path, is.words);
+        return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is none", path);
     if (tl_is_tensors(path, false, head, length, NULL, 0))
         return tl_tensors_report(cli, path, cli->own[OWN_VERIFY] != NULL);
     if (cli->own[OWN_VERIFY])
-        return tl_usage(cli, "--verify is for a checkpoint; \"%.300s\" is %s", path, is.words);
+        return tl_usage(cli, "--verify is for a checkpoint; \"%.300s\" is none", path);
     if (strcmp(is.kind, "unknown") == 0 && tl_data_is_tokens(path, head, length, (int64_t)about.st_size))
         return tl_data_report(cli, path);
     if (strcmp(is.kind, "json") != 0)

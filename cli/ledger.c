@@ -1,5 +1,6 @@
 /* cli/ledger.c: tally ledger, the account of a run: planned beside measured. */
 #include <string.h>
+#include <unistd.h>
 
 #include "tally/run.h"
 #include "verb.h"
@@ -103,7 +104,7 @@ static int out_whole(ledger *l) {
     char bytes[TL_TEXT + 2], flops[TL_TEXT + 2];
     grouped(whole(l, "unaccounted_bytes"), bytes);
     grouped(whole(l, "unaccounted_flops"), flops);
-    tl_out(l->cli, " %-14s %17s %17s B  and %s FLOPs seen but not booked\n", "unaccounted", "", bytes, flops);
+    tl_out(l->cli, " %-14s %17s %17s B  and %s FLOPs, not booked\n", "unaccounted", "", bytes, flops);
     grouped(whole(l, "unplanned_bytes"), bytes);
     tl_out(l->cli, " %-14s %17s %17s B  outside the arena\n", "unplanned", "", bytes);
     if (differ)
@@ -236,6 +237,14 @@ static int run(tl_cli *cli) {
         return tl_usage(cli, "--by \"%.60s\": it is category, module, op, line or phase", by);
     if ((size_t)snprintf(path, sizeof path, "%s/ledger.json", l.folder) >= sizeof path)
         return tl_usage(cli, "a path of more than %zu bytes", sizeof path - 16);
+    if (access(path, F_OK) != 0) {
+        (void)snprintf(path, sizeof path, "%s/run.json", l.folder);
+        if (access(path, F_OK) == 0)
+            tl_say(cli, "%s has no ledger.json: `tally train' writes it when it stops", l.folder);
+        else
+            tl_say(cli, "%s holds no run (no run.json)", l.folder);
+        return TL_EXIT_USAGE;
+    }
     l.file = tl_run_file_read(path, &l.error);
     if (!l.file)
         return tl_failed(cli, &l.error);

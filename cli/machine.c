@@ -347,8 +347,8 @@ const tl_verb tl_verb_machine = {
     .group = TL_GROUP_AFTER,
     .arguments = "",
     .details = "Peak by number format, bandwidth by level of memory, and the share of the peak\n"
-               "that products of different shapes reach. Measured once (about 5 s; best on an idle\n"
-               "machine), then read from $XDG_CACHE_HOME/tally/machine.json, else\n"
+               "that products of different shapes reach. Measured once (about 5 s; best on an\n"
+               "idle machine), then read from $XDG_CACHE_HOME/tally/machine.json, else\n"
                "~/.cache/tally/machine.json. TALLY_ISA=avx2 measures those kernels.",
     .own = own,
     .run = run,

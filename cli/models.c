@@ -72,7 +72,8 @@ const tl_verb tl_verb_models = {
     .group = TL_GROUP_LOOKUP,
     .arguments = "[MODEL]",
     .words = NULL,
-    .details = "MODEL is a name of the catalogue, a Hugging Face config.json, or a folder holding one.",
+    .details = "MODEL is a name of the catalogue, a Hugging Face config.json, or a folder\n"
+               "holding one.",
     .takes = 0,
     .own = NULL,
     .min_arguments = 0,

@@ -365,6 +365,9 @@ const tl_verb tl_verb_op = {
              [TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
                                  TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT) | TL_DOES(TL_CHOICE_OPTIM_NONE)},
+    .says = {[TL_OPTION_TOKENS] = "Tokens the op works on (default 4096)",
+             [TL_OPTION_PRECISION] = "fp32, bf16, bf16-mixed (default), fp16-mixed",
+             [TL_OPTION_OPTIM] = "Optimizer: adamw (default), adam, sgd, momentum, adagrad, rmsprop, adamw8bit, none"},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 8,

@@ -55,7 +55,7 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                          TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
                              TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                              TL_DOES(TL_CHOICE_ADAMW8BIT),
-                         0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, …"},
+                         0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, rmsprop, adamw8bit"},
     [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER,
                              TL_DOES(TL_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
     [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_LOSS_FULL, TL_DOES(TL_LOSS_FULL), 0,
@@ -67,13 +67,15 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_FLOPS] = {"flops", 0, "HOW", KIND_CHOICE, flops_kinds, TL_FLOPS_FULL,
                          TL_DOES(TL_FLOPS_CAUSAL) | TL_DOES(TL_FLOPS_FULL), 0,
                          "Count attention in full (default) or its causal half"},
-    [TL_OPTION_ZERO] = {"zero", 0, "STAGE", KIND_SIZE, NULL, 0, 0, 0, "ZeRO stage: what data-parallel ranks share out"},
-    [TL_OPTION_TP] = {"tp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Tensor-parallel ranks"},
-    [TL_OPTION_PP] = {"pp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Pipeline stages"},
-    [TL_OPTION_VPP] = {"vpp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Virtual stages of each pipeline stage"},
-    [TL_OPTION_CP] = {"cp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Context-parallel ranks"},
-    [TL_OPTION_EP] = {"ep", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Expert-parallel ranks"},
-    [TL_OPTION_DP] = {"dp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Data-parallel ranks"},
+    [TL_OPTION_ZERO] = {"zero", 0, "STAGE", KIND_SIZE, NULL, 0, 0, 0,
+                        "ZeRO stage: what data-parallel ranks share out (0 in this build)"},
+    [TL_OPTION_TP] = {"tp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Tensor-parallel ranks (1 in this build)"},
+    [TL_OPTION_PP] = {"pp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Pipeline stages (1 in this build)"},
+    [TL_OPTION_VPP] = {"vpp", 0, "N", KIND_SIZE, NULL, 1, 1, 1,
+                       "Virtual stages of each pipeline stage (1 in this build)"},
+    [TL_OPTION_CP] = {"cp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Context-parallel ranks (1 in this build)"},
+    [TL_OPTION_EP] = {"ep", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Expert-parallel ranks (1 in this build)"},
+    [TL_OPTION_DP] = {"dp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Data-parallel ranks (all devices, in this build)"},
     [TL_OPTION_SEQUENCE_PARALLEL] = {"sequence-parallel", 0, NULL, KIND_FLAG, NULL, 0, 0, 0,
                                      "Split norms and dropouts over tensor-parallel ranks"},
     [TL_OPTION_LORA] = {"lora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "Train adapters of this rank only"},
@@ -327,8 +329,12 @@ static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
         }
     for (int i = 0; verb && i < TL_OPTION_COUNT; i++) {
         bool takes = verb->takes >> i & 1;
-        merged[n++] = (struct argp_option){
-            rows[i].name, common_key((tl_option)i), rows[i].argument, takes ? 0 : OPTION_HIDDEN, rows[i].help, 10};
+        merged[n++] = (struct argp_option){rows[i].name,
+                                           common_key((tl_option)i),
+                                           rows[i].argument,
+                                           takes ? 0 : OPTION_HIDDEN,
+                                           verb->says[i] ? verb->says[i] : rows[i].help,
+                                           10};
     }
     for (const struct argp_option *global = global_options; global->name || global->doc; global++)
         merged[n++] = *global;

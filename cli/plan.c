@@ -112,6 +112,7 @@ const tl_verb tl_verb_plan = {
                                  TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT) | TL_DOES(TL_CHOICE_OPTIM_NONE),
              [TL_OPTION_DP] = UINT32_MAX},
+    .says = {[TL_OPTION_OPTIM] = "Optimizer: adamw (default), adam, sgd, momentum, adagrad, rmsprop, adamw8bit, none"},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 1,

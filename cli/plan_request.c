@@ -110,6 +110,8 @@ int tl_request_model(const tl_cli *cli, const char *model, tl_request *r) {
     o->causal = options->at[TL_OPTION_FLOPS].choice == TL_FLOPS_CAUSAL;
     o->tokens = options->at[TL_OPTION_TOKENS].count;
     o->price = options->at[TL_OPTION_PRICE].real;
+    if (tl_given(cli, TL_OPTION_PRICE) && !tl_given(cli, TL_OPTION_TOKENS))
+        tl_notes_add(&r->defaults, "--price changes nothing without --tokens, which say how long the run is");
     return TL_EXIT_OK;
 }
 

@@ -145,8 +145,9 @@ static int report(pair *p) {
     } else if (p->cli->format != TL_FORMAT_TABLE) {
         status = tl_grid_print(p->cli, steps, "steps"); /* the settings are in run.json; one table a file */
     } else {
+        const int a = (int)strlen(p->run[0].path), b = (int)strlen(p->run[1].path);
         for (int i = 0; i < 2; i++)
-            tl_out(p->cli, "%s  %s   %s, step %lld\n", i ? "b" : "a", p->run[i].path,
+            tl_out(p->cli, "%s  %-*s   %s, step %lld\n", i ? "b" : "a", a > b ? a : b, p->run[i].path,
                    tl_run_state_name(p->run[i].state), (long long)(p->run[i].step > 0 ? p->run[i].step : 0));
         tl_out(p->cli, "\n");
         if (p->n_settings)

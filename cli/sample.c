@@ -231,14 +231,14 @@ const tl_verb tl_verb_sample = {
     .words = NULL,
     .details = "RUN is the --out of a `tally train'; FOLDER holds config.json and safetensors as\n"
                "Hugging Face has them; FILE is a .safetensors with its config.json beside it.\n"
-               "What the model writes goes to stdout as it comes, without the prompt; the account\n"
-               "to stderr: weights and cache in bytes, planned beside measured, the speed of\n"
-               "prefill and decoding and what bounds it.\n"
-               "--tokens: new tokens at most (sums: the answer's 4; else 64 or what fits).\n\n"
+               "What the model writes goes to stdout as it comes, without the prompt; the\n"
+               "account to stderr: weights and cache in bytes, planned beside measured, the\n"
+               "speed of prefill and decoding and what bounds it.\n\n"
                "  tally sample runs/a --prompt '137+485=' --temperature 0\n"
-               "  tally sample runs/a --prompt '137+485=' --weights int8 --top-p 0.9 --seed 7",
+               "  tally sample runs/b --prompt 'The ' --tokenizer bytes --top-p 0.9 --seed 7\n"
+               "  tally sample exported/a --prompt 'The ' --weights int8",
     .takes = TL_TAKES(TOKENS),
-    .does = {0},
+    .says = {[TL_OPTION_TOKENS] = "New tokens at most (default: 4 for sums, else 64 or what fits)"},
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 1,

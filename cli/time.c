@@ -295,6 +295,7 @@ const tl_verb tl_verb_time = {
     .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
                                      TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
                                      TL_DOES(TL_PRECISION_FP8_MIXED)},
+    .says = {[TL_OPTION_PRECISION] = "Whose peak: bf16 (default), fp32, bf16-mixed, fp16-mixed, fp8-mixed"},
     .own = own_options,
     .min_arguments = 0,
     .max_arguments = 1,

@@ -112,7 +112,7 @@ static int take_key(tl_train *t, const char *path, const tl_run_file *file, cons
     return TL_EXIT_OK;
 }
 
-/* {"task": "tokens", "data": "train.bin", "steps": 700, …}: the options' names without their dashes. */
+/* {"task": "tokens", "data": "train.bin", "steps": 2000, …}: the options' names without their dashes. */
 static int read_task_file(tl_train *t, const char *path) {
     tl_error error = {TL_OK, ""};
     const char *task, *key;
@@ -212,6 +212,9 @@ static int read_folder(tl_train *t) {
     }
     if (error.status == TL_OK) /* the model as it was built, whatever its name means today */
         tl_train_path(t, "config.json", t->model_path);
+    if (error.status == TL_OK && tl_run_file_has(file, "model") &&
+        tl_run_file_typed(file, "model", t->model_name, sizeof t->model_name, &error) != TL_OK)
+        t->model_name[0] = '\0';
     tl_run_file_free(file);
     return error.status == TL_OK ? TL_EXIT_OK : tl_failed(t->cli, &error);
 }
@@ -406,6 +409,8 @@ static int read_typed(tl_train *t) {
         if (t->resume && rows[s].kept == FIXED && strcmp(text, t->texts[s]) != 0)
             return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name,
                             text, t->folder, t->texts[s][0] ? t->texts[s] : "none");
+        if (s == TL_SET_EVAL_BATCHES && !t->texts[TL_SET_VAL][0])
+            return tl_usage(cli, "--eval-batches needs --val FILE, tokens that are not trained on");
         t->steps_given |= s == TL_SET_STEPS;
         const int status = set_text(t, (tl_setting)s, text);
         if (status != TL_EXIT_OK)
@@ -437,6 +442,8 @@ static int read_model(tl_train *t) {
     const int64_t context = t->plan.seq ? t->plan.seq + (t->task == &tl_task_sums) : WINDOW;
     if (tl_train_model(model, t->vocab, context, &t->model, &error) != TL_OK)
         return tl_failed(cli, &error);
+    if (t->model_name[0])
+        snprintf(t->model.name, sizeof t->model.name, "%s", t->model_name);
     if (!t->plan.seq) {
         t->plan.seq = t->model.context;
         snprintf(t->texts[TL_SET_SEQ], sizeof t->texts[TL_SET_SEQ], "%lld", (long long)t->plan.seq);
@@ -473,7 +480,8 @@ int tl_train_settings(tl_train *t) {
     if (status == TL_EXIT_OK)
         status = read_optimizer(t);
     /* With --minutes alone the time decides. */
-    if (status == TL_EXIT_OK && t->minutes > 0 && !t->steps_given && !t->resume)
+    t->time_decides = status == TL_EXIT_OK && t->minutes > 0 && !t->steps_given && !t->resume;
+    if (t->time_decides)
         t->steps = INT64_C(1) << 40;
     if (status == TL_EXIT_OK)
         status = read_schedule(t);
@@ -540,16 +548,15 @@ const tl_verb tl_verb_train = {
     .group = TL_GROUP_AFTER,
     .arguments = "FILE|FOLDER|TASK",
     .words = "sums",
-    .details = "FILE holds tokens (`tally data pack\' makes them), or several of them do: a FOLDER,\n"
-               "a quoted pattern. TASK is `sums\' (\"137+485=622\", made up as it goes, tested on\n"
-               "sums it was never shown) or a FILE.json: {\"task\": \"tokens\", \"data\":\n"
-               "\"train.bin\", \"steps\": 700, …}, keys as the options.\n\n"
+    .details = "FILE holds tokens (`tally data pack\' makes them), or several of them do: a\n"
+               "FOLDER, a quoted pattern. TASK is `sums\' (\"137+485=622\", made up as it goes,\n"
+               "tested on sums it was never shown) or a FILE.json: {\"task\": \"tokens\",\n"
+               "\"data\": \"train.bin\", \"steps\": 2000, …}, keys as the options.\n\n"
                "Before the first step the run is planned on the device meta; one that cannot\n"
                "fit never starts (exit 3). The folder holds config.json, run.json, plan.json,\n"
                "metrics.jsonl, ledger.json, evaluation.json and checkpoints/. Ctrl-C finishes\n"
                "the step, saves and exits 130; --resume goes on bit for bit.\n"
-               "Here --micro-batch is 8, --seq the model's context and --precision fp32 unless\n"
-               "given; of sums, --micro-batch 256 and --seq 11.\n\n"
+               "With --minutes alone the time decides how many steps there are.\n\n"
                "  tally train train.bin --val val.bin --eval-every 100 --out runs/a\n"
                "  tally train train.bin --model gpt2 --dry-run\n"
                "  tally train sums --out runs/b --model llama:N=2,D=128,H=4,G=2 --steps 300\n"
@@ -560,6 +567,10 @@ const tl_verb tl_verb_train = {
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},
+    .says = {[TL_OPTION_SEQ] = "Tokens of a window (default: the model's context; a spec's: 128; sums: 11)",
+             [TL_OPTION_MICRO_BATCH] = "Windows computed at once (default 8; sums: 256)",
+             [TL_OPTION_GLOBAL_BATCH] = "Windows of one optimizer step (default: --micro-batch)",
+             [TL_OPTION_PRECISION] = "fp32 (default), bf16, bf16-mixed, fp16-mixed, fp8-mixed (emulated)"},
     .own = own_options,
     .min_arguments = 0,
     .max_arguments = 1,

@@ -88,6 +88,7 @@ struct tl_train {
     bool resume, dry_run;
     char texts[TL_SET_COUNT][256]; /* as given or by default; "" where there is none */
     char model_path[TL_PATH];      /* resuming: the folder's config.json; else "" */
+    char model_name[128];          /* resuming: what run.json calls the model; else "" */
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
@@ -101,6 +102,7 @@ struct tl_train {
     char tokenizer_hash[32]; /* of the data's tokenizer; "": not known */
     int threads;
     bool steps_given;
+    bool time_decides; /* --minutes without --steps: .steps is no more than a bound */
     bool has_validation_loss;
     double validation_loss; /* the last one */
 };

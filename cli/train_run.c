@@ -153,7 +153,11 @@ static int report_plan(const run *r) {
     tl_out_item(t->cli, "step", "%lld sequences of %lld tokens in %lld micro-batch%s, %s of products",
                 (long long)p->global_batch, (long long)p->seq, (long long)p->accumulation,
                 p->accumulation == 1 ? "" : "es", tl_text_flops(tl_u128_double(p->per_step), a));
-    if (p->step_seconds > 0)
+    if (p->step_seconds > 0 && t->time_decides)
+        tl_out_item(t->cli, "time", "%s a step, about %.3g steps in %s, as planned; the run itself decides",
+                    tl_text_duration(p->step_seconds, a), t->minutes * 60 / p->step_seconds,
+                    tl_text_duration(t->minutes * 60, b));
+    else if (p->step_seconds > 0)
         tl_out_item(t->cli, "time", "%s a step, %s for %lld steps, as planned", tl_text_duration(p->step_seconds, a),
                     tl_text_duration(p->step_seconds * (double)t->steps, b), (long long)t->steps);
     return TL_EXIT_OK;

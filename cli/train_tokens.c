@@ -325,17 +325,21 @@ static void out_data(const tl_train *t) {
     const tl_tokens_task *k = t->task_data;
     const tl_token_file *f = tl_tokens_file(k->train, 0);
     const int64_t n = tl_tokens_count(k->train);
-    const double epochs = (double)t->steps *
-                          (double)(t->plan.global_batch ? t->plan.global_batch : t->plan.micro_batch) *
-                          (double)t->plan.seq / (double)n;
+    const double step =
+        (double)(t->plan.global_batch ? t->plan.global_batch : t->plan.micro_batch) * (double)t->plan.seq / (double)n;
+    const double epochs = t->time_decides ? 1 / step : (double)t->steps * step;
     char digits[TL_TEXT], val[TL_TEXT];
     tl_out_item(t->cli, "data", "%s: %s tokens, %s of %s%s%s", t->texts[TL_SET_DATA],
                 tl_text_grouped((tl_u128)n, digits), tl_token_form_name(f->form), tl_token_file_dtype(f),
                 f->inferred ? ", inferred: " : "", f->inferred ? f->evidence : "");
-    tl_out_item(t->cli, "windows", "%lld tokens, %s; %lld steps are %.3g times the data", (long long)t->plan.seq,
-                k->sampler.kind == TL_SAMPLER_RANDOM ? "drawn at random, with replacement"
-                                                     : "each once an epoch, in a random order",
-                (long long)t->steps, epochs);
+    const char *order = k->sampler.kind == TL_SAMPLER_RANDOM ? "drawn at random, with replacement"
+                                                             : "each once an epoch, in a random order";
+    if (t->time_decides)
+        tl_out_item(t->cli, "windows", "%lld tokens, %s; %.3g steps are once the data", (long long)t->plan.seq, order,
+                    epochs);
+    else
+        tl_out_item(t->cli, "windows", "%lld tokens, %s; %lld steps are %.3g times the data", (long long)t->plan.seq,
+                    order, (long long)t->steps, epochs);
     if (k->vocab_derived)
         tl_out_item(t->cli, "vocabulary", "%lld, one more than the largest id", (long long)t->vocab);
     if (k->vocab_noted)

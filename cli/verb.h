@@ -113,6 +113,8 @@ typedef struct tl_verb {
     /* For a choice: the values this verb does, TL_DOES(…) | …; for a whole number: the largest it does. 0: what the
      * table of common options says this build does. */
     uint32_t does[TL_OPTION_COUNT];
+    /* What --help says of a common option, where the words of that table are not true of this verb. NULL: those words. */
+    const char *says[TL_OPTION_COUNT];
     const struct argp_option *own; /* the verb's own options, ended by {0}; or NULL */
     const char *letters;           /* short letters of own[0], own[1], … ' ' for none; or NULL */
     int min_arguments, max_arguments;

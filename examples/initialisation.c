@@ -2,7 +2,7 @@
  * a standard deviation of 1/√d the outputs keep the size of the inputs, however wide the layer. Cutting at three standard
  * deviations keeps single weights from being very large.
  *
- *     cc initialisation.c $(pkg-config --cflags --libs tally) -lm
+ *     cc initialisation.c $(pkg-config --cflags --libs tally) -lm -lm
  */
 #include <math.h>
 #include <stdio.h>

@@ -255,9 +255,9 @@ passed_or "colours when asked for" $?
 # No line beyond the width, at any width; tables of fixed columns need their 80.
 too_wide() { awk -v most="$1" '{ n = length($0); if (n > most) { print "# " n ": " $0; bad = 1 } } END { exit !bad }' "$work/out"; }
 for width in 80 100 120; do
-    for verb in help gpus models "time --help" "fit --help" "time $N" "fit model $F" "gpus H100" "models gpt2-xl" \
+    for verb in help gpus models "time $N" "fit model $F" "gpus H100" "models gpt2-xl" \
         "plan gpt2 -g 8xH100 -t 1T --mfu 0.4" "plan llama-3-8b -g A100-80G" "plan llama-3.1-405b -g 8xH100" "plan cruncher" \
-        "plan --help" "op --help" "fit batch gpt2 -g H100" "fit devices llama-3-70b -g H100" "op linear 1024 1024 --on H100" \
+        "fit batch gpt2 -g H100" "fit devices llama-3-70b -g H100" "op linear 1024 1024 --on H100" \
         "op block llama 4096 32 2048 --on H100" "op attention 32 128 4096 8 --on A100-80G"; do
         # shellcheck disable=SC2086
         COLUMNS=$width "$TALLY" $verb >"$work/wide"
@@ -267,6 +267,11 @@ for width in 80 100 120; do
         ! LC_ALL=C grep -q ' $' "$work/out" || bad=1
         passed_or "$width columns hold: $(echo "$verb" | cut -c 1-16)" $bad
     done
+done
+for verb in $("$TALLY" completion bash | sed -n 's/^    \([a-z]*\))$/\1/p'); do
+    COLUMNS=80 "$TALLY" "$verb" --help | LC_ALL=C tr -d '\200-\277' >"$work/out"
+    ! LC_ALL=C too_wide 80
+    passed_or "80 columns hold: $verb --help" $?
 done
 # shellcheck disable=SC2086
 LC_ALL=C "$TALLY" time $N >"$work/out" && ! LC_ALL=C grep -q '[^ -~]' "$work/out" && grep -qF '6*70e9*15e12' "$work/out"
@@ -323,7 +328,23 @@ if command -v bash >/dev/null 2>&1; then
 else
     echo "skip completion: verbs, values and options (no bash here)"
 fi
-refuses "completion: another shell" "bash only" completion fish
+run completion zsh && grep -q "^    --optim) compadd -- adamw adam sgd " "$work/out" && grep -q " '--recompute:What backward " "$work/out"
+passed_or "completion: zsh" $?
+if command -v zsh >/dev/null 2>&1; then
+    zsh -n "$work/out"
+    passed_or "completion: zsh reads it" $?
+else
+    echo "skip completion: zsh reads it (no zsh here)"
+fi
+run completion fish && grep -q "^complete -c tally -n '__fish_seen_subcommand_from train' -l sampler -r -f -a 'random epochs' -d " "$work/out"
+passed_or "completion: fish" $?
+if command -v fish >/dev/null 2>&1; then
+    fish --no-execute "$work/out"
+    passed_or "completion: fish reads it" $?
+else
+    echo "skip completion: fish reads it (no fish here)"
+fi
+refuses "completion: another shell" "bash, zsh and fish would work" completion csh
 page=man/tally.1
 awk '/^\.EX$/ { inside = 1; next } /^\.EE$/ { inside = 0 } inside' "$page" | sed 's/\\-/-/g' >"$work/examples"
 [ "$(grep -c '^\$ tally' "$work/examples")" -ge 8 ]

@@ -84,6 +84,9 @@ refuses "set: a comma too many" 2 "ends with a comma" gpt2 params --set N=3,
 refuses "set: what cannot be" 2 "D" gpt2 params --set D=25
 refuses "a batch that is no multiple" 2 "multiple" gpt2 flops --micro-batch 2 --global-batch 3
 refuses "a sequence beyond the positions" 1 "1024" gpt2 flops --seq 2048
+refuses "flops knows no optimizer" 2 "memory takes it" gpt2 flops --optim sgd
+refuses "memory counts no causal half" 2 "flops takes it" gpt2 memory --flops causal
+refuses "params has no batch" 2 "flops and memory take it" gpt2 params --seq 8
 refuses "adamw fixes its precision" 2 "--precision" cs336-gpt2-xl adamw --precision fp32
 refuses "adamw of the Cruncher" 2 "transformer" cruncher adamw
 

@@ -195,12 +195,27 @@ static tl_status write_config(const saving *s) {
     return status;
 }
 
-static tl_status save(saving *s, const tl_weights_options *options) {
-    if (mkdir(s->folder, 0777) != 0 && errno != EEXIST) {
-        int reason = errno;
-        return tl_fail(s->error, TL_ERR_IO, "cannot make the folder %s: %s", s->folder, strerror(reason));
+/* The folder and those above it. */
+static tl_status make_folder(const saving *s) {
+    char path[TL_WEIGHTS_PATH];
+    struct stat info;
+    tl_status status = path_of(s, "", path); /* ends in a slash */
+    for (char *at = path + 1; status == TL_OK && *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        int reason = mkdir(path, 0777) != 0 ? errno : 0;
+        if (reason && (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)))
+            status = tl_fail(s->error, TL_ERR_IO, "cannot make the folder %s: %s", path, strerror(reason));
+        *at = '/';
     }
-    tl_status status = describe(s, options ? options->shard_bytes : 0);
+    return status;
+}
+
+static tl_status save(saving *s, const tl_weights_options *options) {
+    tl_status status = make_folder(s);
+    if (status == TL_OK)
+        status = describe(s, options ? options->shard_bytes : 0);
     for (int i = 0; i < s->shards && status == TL_OK; i++)
         status = write_shard(s, i);
     if (status == TL_OK && s->shards > 1)
