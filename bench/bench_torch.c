@@ -2,15 +2,16 @@
  *
  *   bench_torch [rounds] [case]
  *
- * Each round times one sample of ours, one of PyTorch's (bench/torch_peer.py, over pipes) and one of what bounds both, with as
- * many threads on either side. Printed are the best of all rounds, and the ratio ours ÷ PyTorch's with the range that the
- * rounds gave. With one thread a sample is CPU time of the process, so that other work on the machine disturbs it
+ * Each round times samples of ours, of PyTorch's (bench/torch_peer.py, over pipes) and of what bounds both, as many of each,
+ * with as many threads on either side. Printed are the best of all rounds, and the ratio ours ÷ PyTorch's with the range that
+ * the rounds gave. With one thread a sample is CPU time of the process, so that other work on the machine disturbs it
  * less; with more it is wall time. Both sides make a new output per call from memory that stays with the process (mallopt), so
  * that neither faults pages in.
  *
  * The bound of what moves data is bytes ÷ the bandwidth of a plain loop of the same pattern and size (read; read and write;
- * two reads and a write; a read and half as many bytes written), the faster of ordinary and non-temporal stores, or of one
- * stream and four fetched ahead; a copy into another order counts as read and write. The bound of a product is FLOPs ÷ multiply-adds in registers. */
+ * two reads and a write; a read and half as many bytes written), the faster of ordinary and non-temporal stores; of reading,
+ * the fastest of 1, 2, 4 and 8 streams in eight sums and of one in one sum, each with and without fetching ahead, in tasks of
+ * 1 MiB. A copy into another order counts as read and write. The bound of a product is FLOPs ÷ multiply-adds in registers. */
 #include <malloc.h>
 #include <signal.h>
 #include <stdint.h>
@@ -114,6 +115,7 @@ typedef struct streams {
     int64_t n;
     pattern pattern;
     bool past_cache;
+    int read_streams, ahead; /* of READ: 0 is one stream in one sum; elements fetched ahead */
     float sink[256];
     tl_engine *engine;
     tl_peak_loop peak;
@@ -123,12 +125,7 @@ typedef struct streams {
 typedef float float16 __attribute__((vector_size(64), aligned(4), may_alias));
 
 static float part_portable(const float *a, const float *b, float *c, pattern what) {
-    float16 sum[4] = {{0}};
-    if (what == READ)
-        for (int i = 0; i < PART; i += 64)
-            for (int j = 0; j < 4; j++)
-                sum[j] += *(const float16 *)(a + i + 16 * j);
-    else if (what == READ_WRITE)
+    if (what == READ_WRITE)
         memcpy(c, a, PART * sizeof *a);
     else if (what == READ_HALF_WRITE)
         for (int i = 0; i < PART; i += 32)
@@ -136,13 +133,11 @@ static float part_portable(const float *a, const float *b, float *c, pattern wha
     else
         for (int i = 0; i < PART; i += 16)
             *(float16 *)(c + i) = *(const float16 *)(a + i) + *(const float16 *)(b + i);
-    sum[0] += sum[1] + sum[2] + sum[3];
-    return sum[0][0] + sum[0][15];
+    return c[0];
 }
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) static float part_avx512(const float *a, const float *b, float *c, pattern what,
                                                             bool past_cache) {
-    __m512 sum[4] = {_mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps(), _mm512_setzero_ps()};
     for (int i = 0; what == READ_HALF_WRITE && i < PART; i += 32) {
         __m512 x = _mm512_add_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(a + i + 16));
         if (past_cache)
@@ -150,28 +145,71 @@ __attribute__((target("avx512f"))) static float part_avx512(const float *a, cons
         else
             _mm512_storeu_ps(c + i / 2, x);
     }
-    for (int i = 0; what == READ && past_cache && i < PART / 4; i += 16) /* four streams, each fetched ahead */
-        for (int j = 0; j < 4; j++) {
-            _mm_prefetch((const char *)(a + j * (PART / 4) + i + 512), _MM_HINT_T1);
-            sum[j] = _mm512_add_ps(sum[j], _mm512_loadu_ps(a + j * (PART / 4) + i));
-        }
-    for (int i = 0; what != READ_HALF_WRITE && !(what == READ && past_cache) && i < PART; i += 64)
+    for (int i = 0; what != READ_HALF_WRITE && i < PART; i += 64)
         for (int j = 0; j < 4; j++) {
             __m512 x = _mm512_loadu_ps(a + i + 16 * j);
-            if (what == READ)
-                sum[j] = _mm512_add_ps(sum[j], x);
-            else {
-                if (what == READ_READ_WRITE)
-                    x = _mm512_add_ps(x, _mm512_loadu_ps(b + i + 16 * j));
-                if (past_cache)
-                    _mm512_stream_ps(c + i + 16 * j, x);
-                else
-                    _mm512_storeu_ps(c + i + 16 * j, x);
-            }
+            if (what == READ_READ_WRITE)
+                x = _mm512_add_ps(x, _mm512_loadu_ps(b + i + 16 * j));
+            if (past_cache)
+                _mm512_stream_ps(c + i + 16 * j, x);
+            else
+                _mm512_storeu_ps(c + i + 16 * j, x);
         }
-    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(sum[0], sum[1]), _mm512_add_ps(sum[2], sum[3])));
+    return c[0];
 }
 #endif
+
+/* A task of reading: as many bytes as a reduction's, and as many sums as hide the latency of an addition. */
+#define READ_PART (1 << 18)
+#define READ_LINES(step, which, place)                                                                                 \
+    for (int at = 0; !ahead && at < width; at += (step))                                                               \
+        _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) sum[which] += *(const float16 *)(a + (place));             \
+    for (int at = 0; ahead && at < width; at += (step))                                                                \
+        _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) {                                                          \
+            __builtin_prefetch(a + (place) + ahead, 0, 2);                                                             \
+            sum[which] += *(const float16 *)(a + (place));                                                             \
+        }                                                                                                              \
+    break
+#define READER(target, suffix)                                                                                         \
+    target static float read_##suffix(const float *a, int n, int ahead) {                                              \
+        float16 sum[8] = {{0}};                                                                                        \
+        int width = READ_PART / (n ? n : 1);                                                                           \
+        switch (n) {                                                                                                   \
+        case 0:                                                                                                        \
+            READ_LINES(128, 0, at + 16 * j);                                                                           \
+        case 1:                                                                                                        \
+            READ_LINES(128, j, at + 16 * j);                                                                           \
+        case 2:                                                                                                        \
+            READ_LINES(64, j, j % 2 * width + at + j / 2 * 16);                                                        \
+        case 4:                                                                                                        \
+            READ_LINES(32, j, j % 4 * width + at + j / 4 * 16);                                                        \
+        default:                                                                                                       \
+            READ_LINES(16, j, j *width + at);                                                                          \
+        }                                                                                                              \
+        for (int j = 1; j < 8; j++)                                                                                    \
+            sum[0] += sum[j];                                                                                          \
+        return sum[0][0] + sum[0][15];                                                                                 \
+    }
+READER(, portable)
+#if defined(__x86_64__)
+READER(__attribute__((target("avx512f"))), avx512)
+#endif
+
+static void read_part(void *argument, int64_t task, int thread) {
+    streams *s = argument;
+    const float *a = s->a + task * READ_PART;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) {
+        s->sink[thread % 256] += read_avx512(a, s->read_streams, s->ahead);
+        return;
+    }
+#endif
+    s->sink[thread % 256] += read_portable(a, s->read_streams, s->ahead);
+}
+static void read_all(void *argument) {
+    streams *s = argument;
+    tl_engine_run(s->engine, s->n / READ_PART, read_part, s);
+}
 
 static void stream_part(void *argument, int64_t task, int thread) {
     streams *s = argument;
@@ -408,22 +446,28 @@ static bool work_make(work *w) {
 
 /* ---- the table ---- */
 
-static double bound_sample(bench *b, const bench_case *c) {
+/* How many loops may bound a pattern; the fastest does. */
+static int ways_of(pattern p) { return p == READ ? 10 : p == FLOPS || p == NOTHING ? 1 : 2; }
+
+static double bound_sample(bench *b, const bench_case *c, int way) {
     streams *s = &b->streams;
+    static const double moved[] = {1, 2, 3, 1.5};
     if (c->pattern == NOTHING)
         return 0;
     s->engine = b->ctx->engine;
     if (c->pattern == FLOPS)
         return c->amount / (100000.0 * s->peak.flop_per_round * b->threads / sample(peak_all, s, b->threads));
-    static const double moved[] = {1, 2, 3, 1.5};
-    double best = 0;
     s->pattern = c->pattern;
-    for (int past_cache = 0; past_cache < 2; past_cache++) {
-        s->past_cache = past_cache;
-        double t = sample(stream_all, s, b->threads) * c->amount / (moved[c->pattern] * 4.0 * (double)s->n);
-        best = best == 0 || t < best ? t : best;
-    }
-    return best;
+    s->past_cache = way;
+    s->read_streams = (1 << way / 2) / 2; /* 0, 1, 2, 4, 8 */
+    s->ahead = way % 2 * 1024;
+    double spent = sample(c->pattern == READ ? read_all : stream_all, s, b->threads);
+    return spent * c->amount / (moved[c->pattern] * 4.0 * (double)s->n);
+}
+
+static void keep_least(double *least, double value) {
+    if (*least == 0 || value < *least)
+        *least = value;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -511,10 +555,15 @@ static bool run_case(bench *b, const bench_case *c) {
     for (int i = 0; i < 3; i++)
         run(&w);
     for (int i = 0; i < b->rounds; i++) {
-        time[0][i] = sample(run, &w, b->threads) / (one ? 1000 : 1);
         char seconds[256];
-        time[1][i] = there && peer_ask(&b->peer, "run", seconds, sizeof seconds) ? strtod(seconds, NULL) : 0;
-        time[2][i] = bound_sample(b, c);
+        time[0][i] = time[1][i] = time[2][i] = 0;
+        /* as many samples of either side as of the bound: a least one of more samples would be less */
+        for (int way = 0; way < ways_of(c->pattern); way++) {
+            keep_least(&time[0][i], sample(run, &w, b->threads) / (one ? 1000 : 1));
+            bool answered = there && peer_ask(&b->peer, "run", seconds, sizeof seconds);
+            keep_least(&time[1][i], answered ? strtod(seconds, NULL) : 0);
+            keep_least(&time[2][i], bound_sample(b, c, way));
+        }
     }
     bool fine = tl_ctx_status(b->ctx) == TL_OK;
     if (fine)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "data.h"
@@ -62,6 +63,18 @@ static tl_status put_file(tl_packing *p, const char *path, tl_error *error) {
         status = put_id(p, (int32_t)p->separator, error);
     p->documents++;
     return status;
+}
+
+/* The output takes the place of what has its name: not of a text that is to be read. */
+static tl_status check_texts(const tl_packing *p, tl_error *error) {
+    struct stat output, text;
+    if (stat(p->path, &output) != 0)
+        return TL_OK;
+    for (int i = 1; i < p->cli->n_arguments; i++)
+        if (stat(p->cli->arguments[i], &text) == 0 && text.st_dev == output.st_dev && text.st_ino == output.st_ino)
+            return tl_fail(error, TL_ERR_ARGUMENT, "-o %s is the text %s itself; another name would work", p->path,
+                           p->cli->arguments[i]);
+    return TL_OK;
 }
 
 static bool ends_with(const char *name, const char *end) {
@@ -206,8 +219,11 @@ static int pack(tl_packing *p) {
         options.width = p->vocab <= 65536 ? 2 : 4;
     if (tl_sidecar_replaces(p->path, &error) != TL_OK)
         return tl_failed(cli, &error);
-    p->writer = tl_token_writer_new(p->path, options.form, options.width, NULL, &error);
-    tl_status done = p->writer ? TL_OK : error.status;
+    tl_status done = check_texts(p, &error);
+    if (done == TL_OK) {
+        p->writer = tl_token_writer_new(p->path, options.form, options.width, NULL, &error);
+        done = error.status;
+    }
     for (int i = 1; i < cli->n_arguments && done == TL_OK; i++)
         done = put_file(p, cli->arguments[i], &error);
     done = end_file(p, done, &error);

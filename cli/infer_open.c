@@ -118,8 +118,14 @@ static int read_config(tl_opened *o) {
     if (o->is_file)
         snprintf(slash ? slash : folder, 3, "%s", slash ? "" : ".");
     snprintf(path, sizeof path, "%s/config.json", folder);
-    if (o->is_file && stat(path, &st) != 0)
+    if (o->is_file && stat(path, &st) != 0) {
         snprintf(path, sizeof path, "%s/../config.json", folder);
+        if (stat(path, &st) != 0) {
+            tl_say(o->cli, "there is no %s/config.json, which says what model %s is, nor one in the folder above it",
+                   folder, o->path);
+            return TL_EXIT_FAILED;
+        }
+    }
     return tl_config_read(path, &o->model, &error) == TL_OK ? TL_EXIT_OK : tl_failed(o->cli, &error);
 }
 
@@ -138,6 +144,12 @@ int tl_opened_find(tl_opened *o, const tl_cli *cli, const char *argument, const 
         return TL_EXIT_USAGE;
     }
     o->is_file = !S_ISDIR(st.st_mode);
+    if (o->is_file && !S_ISREG(st.st_mode)) {
+        tl_say(cli,
+               "%s is no regular file: the folder of a run, a folder with weights or a .safetensors file would work",
+               argument);
+        return TL_EXIT_FAILED;
+    }
     o->is_run = !o->is_file && is_there(o->path, "run.json");
     if (!o->is_run && !o->is_file && !is_there(o->path, "config.json")) {
         tl_say(cli, "%s holds neither a run (run.json) nor a model (config.json)", o->path);

@@ -24,10 +24,12 @@ tl_status tl_cli_write_json(const char *path, const tl_json *json, tl_error *err
               fsync(fileno(file)) == 0;
     int reason = errno;
     ok = fclose(file) == 0 && ok;
-    if (!ok) {
-        errno = reason;
-        (void)unlink(temporary);
-        return failed("write", path, error);
-    }
-    return rename(temporary, path) == 0 ? TL_OK : failed("rename to", path, error);
+    const bool renamed = ok && rename(temporary, path) == 0;
+    if (renamed)
+        return TL_OK;
+    if (ok)
+        reason = errno;
+    (void)unlink(temporary);
+    errno = reason;
+    return failed(ok ? "rename to" : "write", path, error);
 }

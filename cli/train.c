@@ -42,7 +42,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_LOG_EVERY] = {"log-every", -1, "50", KEPT, false, "10"},
     [TL_SET_EVAL_EVERY] = {"eval-every", -1, "0", KEPT},
     [TL_SET_SAVE_EVERY] = {"save-every", -1, "500", KEPT},
-    [TL_SET_STOP_AT] = {"stop-at", -1, "0", LEFT},
+    [TL_SET_STOP_AT] = {"stop-at", -1, "", LEFT},
     [TL_SET_MEMORY] = {"memory", -1, "", LEFT},
     [TL_SET_SCHEDULE] = {"schedule", -1, "cosine", FIXED},
     [TL_SET_DECAY_STEPS] = {"decay-steps", -1, "", FIXED},
@@ -242,7 +242,14 @@ static int choice(const tl_train *t, tl_setting s, tl_option option, int *found)
             *found = i;
             return TL_EXIT_OK;
         }
-    return tl_usage(t->cli, "--%s \"%.60s\": there is none of that name", rows[s].name, t->texts[s]);
+    char known[256] = "";
+    for (size_t i = 0, at = 0; names[i] && at < sizeof known; i++)
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s",
+                               i == 0         ? ""
+                               : names[i + 1] ? ", "
+                                              : " and ",
+                               names[i]);
+    return tl_usage(t->cli, "--%s \"%.60s\": %s would work", rows[s].name, t->texts[s], known);
 }
 
 static int read_optimizer(tl_train *t) {
@@ -368,7 +375,7 @@ static int read_sizes(tl_train *t) {
     status = status ? status : tl_setting_whole(t, TL_SET_LOG_EVERY, 1, most, &t->log_every);
     status = status ? status : tl_setting_whole(t, TL_SET_EVAL_EVERY, 0, most, &t->eval_every);
     status = status ? status : tl_setting_whole(t, TL_SET_SAVE_EVERY, 1, most, &t->save_every);
-    status = status ? status : tl_setting_whole(t, TL_SET_STOP_AT, 0, most, &t->stop_at);
+    status = status ? status : tl_setting_whole(t, TL_SET_STOP_AT, 1, most, &t->stop_at);
     status = status ? status : tl_setting_whole(t, TL_SET_KEEP, 1, most, &t->keep);
     status = status ? status : number(t, TL_SET_MINUTES, 0.01, 1e6, &t->minutes);
     status = status ? status : number(t, TL_SET_CLIP, 0, 1e30, &t->plan.clip);

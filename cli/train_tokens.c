@@ -160,6 +160,12 @@ static int open_tokens(tl_train *t) {
     return status;
 }
 
+/* Below what the ids must be: --vocab where it is narrower than the model, whose own is often padded. */
+static int64_t vocab_of_ids(const tl_train *t) {
+    const bool stated = t->texts[TL_SET_VOCAB][0] != '\0';
+    return stated && t->vocab < t->model.vocab ? t->vocab : t->model.vocab;
+}
+
 /* What only shows once the model, and with it the length of a window, is known. */
 static tl_status sampler_of(const tl_train *t, const tl_tokens *tokens, tl_sampler_kind kind, tl_sampler *sampler,
                             tl_error *error) {
@@ -167,7 +173,7 @@ static tl_status sampler_of(const tl_train *t, const tl_tokens *tokens, tl_sampl
     tl_sampler_options o = k->sampler;
     o.kind = kind;
     o.seq = t->plan.seq;
-    o.vocab = t->model.vocab;
+    o.vocab = vocab_of_ids(t);
     return tl_sampler_init(sampler, tokens, &o, error);
 }
 
@@ -189,7 +195,7 @@ static tl_status start_tokens(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uin
                            .position = position,
                            .ring = tl_trainer_ring(trainer)};
     o.sampler.seq = t->plan.seq;
-    o.sampler.vocab = t->model.vocab;
+    o.sampler.vocab = vocab_of_ids(t);
     k->reader = tl_reader_new(ctx, k->train, &o);
     return k->reader ? TL_OK : tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
 }
@@ -350,7 +356,7 @@ static void say_data(const tl_train *t) {
     char digits[TL_TEXT];
     tl_note(t->cli, "%s: %s tokens of %s%s, vocabulary %lld%s; windows of %lld, %s", t->texts[TL_SET_DATA],
             tl_text_grouped((tl_u128)tl_tokens_count(k->train), digits), tl_token_file_dtype(f),
-            f->inferred ? " (inferred)" : "", (long long)t->model.vocab,
+            f->inferred ? " (inferred)" : "", (long long)vocab_of_ids(t),
             k->vocab_derived ? " (largest id + 1)"
             : k->vocab_noted ? " (as packed)"
                              : "",

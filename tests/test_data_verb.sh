@@ -114,6 +114,10 @@ if [ "$(id -u)" -ne 0 ]; then
 else
     echo 'skip a folder that may not be written: root may'
 fi
+gives 'a device is not replaced' 1 'no regular file' data pack a.txt -o /dev/null
+[ -c /dev/null ]
+said 'and is still one' $?
+gives 'nor is a folder' 1 'no regular file' data pack a.txt -o .
 gives 'a folder that is not there' 1 'nowhere/x.bin' data pack a.txt -o nowhere/x.bin
 dd if=/dev/zero of=big.txt bs=1024 count=600 2>/dev/null
 (
@@ -125,6 +129,25 @@ dd if=/dev/zero of=big.txt bs=1024 count=600 2>/dev/null
 said 'a disk that is full' $?
 cmp -s two.bin kept.bin
 said 'leaves the old file' $?
+
+# ---- what pack may not take the place of ----
+# A rename would make a plain file of a pipe, of a device and of what links to one; a character device cannot be made
+# everywhere, so the link is to /dev/null, which stays what it is whatever happens here.
+mkfifo pipe
+ln -s /dev/null tonull
+ln -s kept.bin tokept
+gives 'pack does not replace a pipe' 1 'pipe: it is no regular file' data pack a.txt -o pipe
+[ -p pipe ]
+said 'which stays one' $?
+gives 'nor a link to a device' 1 'tonull: it is no regular file' data pack a.txt -o tonull
+gives 'nor a link to a file' 1 'tokept: it is a symbolic link' data pack a.txt -o tokept
+[ -L tonull ] && [ -L tokept ] && cmp -s two.bin kept.bin
+said 'and what they name stays' $?
+gives 'nor a folder' 1 'set.d: it is a folder' data pack a.txt -o "$(mkdir set.d && echo set.d)"
+cp a.txt self.txt
+gives 'nor the text it reads' 2 '-o ./self.txt is the text self.txt itself' data pack b.txt self.txt -o ./self.txt
+cmp -s a.txt self.txt && ! ls ./*.tmp 2>err
+said 'which stays as it was' $?
 
 # ---- verify ----
 ids 2 5 6 50257 7 >v.bin
@@ -186,6 +209,9 @@ gives 'the index decides' 0 '5 tokens' data info set --dtype uint16
 run data info set --dtype uint16
 grep -q 'files  *set/s_02.bin: 2' out
 said 'in its own order' $?
+rm set/shards.txt set/s_03.bin
+mkdir set/shards.txt
+gives 'an index that is no file is not passed over' 1 'set/shards.txt: it is no regular file' data info set --dtype uint16
 mkdir both
 cp set/s_01.bin both/train.bin
 cp set/s_02.bin both/val.bin

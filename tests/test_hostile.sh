@@ -109,6 +109,25 @@ refuses 2 'is given twice' plan gpt2 --seq 8 --seq 9
 refuses 2 'one argument too many' plan gpt2 -- --json
 refuses 2 'more than 2^128 FLOPs' time --params 1e38 -t 1e38 -g H100 --mfu 0.5
 
+# ---- what train is given ----
+# 40 ids of two bytes, 7 and 9 in turn (octal 007, 011); --vocab is narrower than a model whose vocabulary is padded.
+awk 'BEGIN { for (i = 0; i < 20; i++) printf "\\007\\000\\011\\000" }' >ids.text
+printf "$(cat ids.text)" >ids.bin
+tiny='--data-dtype uint16 --model gpt2:N=1,D=16,H=2,V=64,C=8 --micro-batch 8 --steps 2 --warmup 1'
+# shellcheck disable=SC2086
+{
+    refuses 1 'is not below the vocabulary of 9' train ids.bin $tiny --vocab 9 --out narrow
+    refuses 2 'has a vocabulary of 64' train ids.bin $tiny --vocab 65 --out never
+    refuses 2 '--stop-at 0: 1 to' train ids.bin $tiny --stop-at 0 --out never
+    refuses 2 '--optim "adams": adamw, adam' train "$(printf '{"task":"tokens","data":"ids.bin","optim":"adams"}' >t.json && echo t.json)" --out never
+    mkdir -p blocked/plan.json
+    refuses 1 'cannot rename to blocked/plan.json' train ids.bin $tiny --out blocked
+}
+[ ! -e blocked/plan.json.tmp ] && [ ! -e never ]
+verdict $? 0 '' err 'what cannot be put in place is taken away'
+refuses 1 'there is no ./config.json' sample ids.bin --ids 1
+refuses 1 'fifo is no regular file' sample fifo --ids 1
+
 # ---- names and standard files ----
 escape=$(printf '\033')
 mkdir "$escape[31m"

@@ -13,11 +13,30 @@ static tl_status refused(tl_error *error, const char *what, const char *path) {
     return tl_fail(error, TL_ERR_IO, "cannot %s %s: %s", what, path, strerror(reason));
 }
 
+/* A rename takes the place of whatever stands there: of a device, a pipe or a link to one it would make a plain file. */
+static tl_status check_place(const char *path, tl_error *error) {
+    struct stat about, link;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
+        return tl_fail(error, TL_ERR_IO, "cannot write %s: it is %s; the name of a file, old or new, would work", path,
+                       S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
+    if (lstat(path, &link) == 0 && S_ISLNK(link.st_mode))
+        return tl_fail(error, TL_ERR_IO,
+                       "cannot write %s: it is a symbolic link, which would be replaced; the name of a "
+                       "file, old or new, would work",
+                       path);
+    return TL_OK;
+}
+
 tl_status tl_replace_begin(tl_replace *r, const char *path, tl_error *error) {
     r->path = path;
     r->file = -1;
+    if (check_place(path, error) != TL_OK)
+        return error ? error->status : TL_ERR_IO;
     if ((size_t)snprintf(r->name, sizeof r->name, "%s.tmp", path) >= sizeof r->name)
         return tl_fail(error, TL_ERR_ARGUMENT, "a path of more than %zu bytes", sizeof r->name - 5);
+    struct stat about;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* renaming would put a file in the place of /dev/null */
+        return tl_fail(error, TL_ERR_IO, "cannot write %s: it is no regular file", path);
     if (unlink(r->name) != 0 && errno != ENOENT) /* left by a run that was killed */
         return refused(error, "replace", r->name);
     r->file = open(r->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -233,8 +233,11 @@ static tl_status add_folder(tl_tokens *t, const char *folder, const tl_tokens_op
     tl_status status = join(folder, INDEX_NAME, path, error);
     if (status != TL_OK)
         return status;
-    if (stat(path, &about) == 0 && S_ISREG(about.st_mode))
-        return read_index(t, folder, path, options, error);
+    if (stat(path, &about) == 0) {
+        if (S_ISREG(about.st_mode))
+            return read_index(t, folder, path, options, error);
+        return tl_fail(error, TL_ERR_IO, "cannot read %s: it is no regular file", path);
+    }
     DIR *directory = opendir(folder);
     if (!directory) {
         const int reason = errno;

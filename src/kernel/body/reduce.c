@@ -32,7 +32,7 @@ static void pairwise_add(pairwise *p, double part, bool narrow) {
 static double pairwise_sum(const pairwise *p, bool narrow) {
     double sum = 0;
     bool any = false;
-    for (int k = 0; k < 64; k++)
+    for (int k = 0; k < 64 && p->count >> k; k++)
         if (p->count >> k & 1u) {
             sum = !any ? p->level[k] : narrow ? (double)((float)p->level[k] + (float)sum) : p->level[k] + sum;
             any = true;
@@ -48,17 +48,20 @@ static float run_larger(float best, const float *x, int64_t n) {
     int64_t j = 0;
 #ifdef __AVX512F__
     __m512 lane[4];
-    __mmask16 nan[4] = {0};
+    __mmask16 nan[2] = {0};
     for (int k = 0; k < 4; k++)
         lane[k] = _mm512_set1_ps(-__builtin_inff());
-    for (; j + 64 <= n; j += 64)
+    for (; j + 64 <= n; j += 64) {
+        __m512 v[4];
         for (int k = 0; k < 4; k++) {
-            __m512 v = _mm512_loadu_ps(x + j + 16 * k);
+            v[k] = _mm512_loadu_ps(x + j + 16 * k);
             __builtin_prefetch(x + j + 16 * k + BLOCK, 0, 2);
-            nan[k] = (__mmask16)(nan[k] | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
-            lane[k] = _mm512_max_ps(v, lane[k]);
+            lane[k] = _mm512_max_ps(v[k], lane[k]);
         }
-    if (nan[0] | nan[1] | nan[2] | nan[3])
+        for (int k = 0; k < 2; k++) /* of either: one comparison finds both's */
+            nan[k] = (__mmask16)(nan[k] | _mm512_cmp_ps_mask(v[k], v[k + 2], _CMP_UNORD_Q));
+    }
+    if (nan[0] | nan[1])
         j = 0; /* one by one, for the first NaN's bits */
     else
         for (int k = 0; k < 4; k++)
@@ -84,20 +87,18 @@ static float run_larger(float best, const float *x, int64_t n) {
     return best;
 }
 
-/* Four blocks side by side, each as tl_lanes_add_float sums it, and the next four fetched into the second level meanwhile:
- * one stream, and without that, leaves a sixth of what the memory gives two threads. */
-static void four_blocks(const float *x, pairwise *p) {
-    tl_float16 sum[4] = {{0}};
-    for (int64_t i = 0; i < BLOCK; i += 16)
-        for (int k = 0; k < 4; k++) {
-            __builtin_prefetch(x + (k + 4) * BLOCK + i, 0, 2);
-            sum[k] += *(const tl_float16 *)(x + k * BLOCK + i);
-        }
-    for (int k = 0; k < 4; k++) {
-        float lane[16];
-        memcpy(lane, &sum[k], sizeof lane);
-        pairwise_add(p, (double)tl_lanes_sum_float(lane), true);
+/* The sum of one block as tl_lanes_add_float gives it, asking for the block after it: a block is a page, and at its end the
+ * processor stops fetching by itself. Blocks in order are one stream, which the memory serves best; the additions of one wait
+ * for each other, but not for those of the next. */
+static float block_sum(const float *x) {
+    tl_float16 sum = {0};
+    for (int64_t i = 0; i < BLOCK; i += 16) {
+        __builtin_prefetch(x + i + BLOCK, 0, 2);
+        sum += *(const tl_float16 *)(x + i);
     }
+    float lane[16];
+    memcpy(lane, &sum, sizeof lane);
+    return tl_lanes_sum_float(lane);
 }
 
 static double run_float(const tl_walk *w, reduction what, int64_t from, int64_t to) {
@@ -115,10 +116,11 @@ static double run_float(const tl_walk *w, reduction what, int64_t from, int64_t 
         }
         return (double)best;
     }
-    pairwise p = {.count = 0};
+    pairwise p;
     int64_t at = from;
-    for (; direct && at + 4 * BLOCK <= to; at += 4 * BLOCK)
-        four_blocks(whole + at, &p);
+    p.count = 0; /* the levels are written before they are read, and clearing them costs what 500 additions do */
+    for (; direct && at + BLOCK <= to; at += BLOCK)
+        pairwise_add(&p, (double)block_sum(whole + at), true);
     for (; at < to; at += BLOCK) {
         int64_t n = tl_min_i64(BLOCK, to - at);
         const float *x = TL_K(flat_float)(w, 0, at, n, buffer);
@@ -198,10 +200,19 @@ typedef struct reduce_task {
     tl_walk reduced; /* array 0: in, over the reduced axes */
     reduction what;
     tl_compute compute;
-    int64_t strip, per_task;
-    int64_t part; /* elements of one partial of a single long run */
+    int64_t strip;
+    int64_t per_task; /* rows, or parts, of one task */
+    int64_t part;     /* elements of one partial of a single long run */
+    int64_t parts;
     double *partial;
 } reduce_task;
+
+/* Elements that one thread should read before it takes another task: long runs, because every start costs the latency of
+ * the memory and what two threads read in turns is no stream to either (64 KiB at a time: two thirds of the bandwidth of
+ * 1 MiB), but 64 tasks, so that threads which others hold up do not hold up the rest. No result depends on it. */
+static int64_t elements_per_task(int64_t total) {
+    return tl_min_i64(tl_max_i64(total / 64, TL_TASK_ELEMENTS), 16 * (int64_t)TL_TASK_ELEMENTS);
+}
 
 static bool is_flat(reduction what) { return what == REDUCE_SQUARES || what == REDUCE_NON_FINITE; }
 
@@ -237,10 +248,12 @@ static void reduce_runs(void *argument, int64_t task, int thread) {
     }
 }
 
-static void reduce_part(void *argument, int64_t task, int thread) {
+static void reduce_parts(void *argument, int64_t task, int thread) {
     (void)thread;
     const reduce_task *r = argument;
-    r->partial[task] = run(r, &r->reduced, task * r->part, tl_min_i64((task + 1) * r->part, r->reduced.total));
+    int64_t end = tl_min_i64((task + 1) * r->per_task, r->parts);
+    for (int64_t i = task * r->per_task; i < end; i++)
+        r->partial[i] = run(r, &r->reduced, i * r->part, tl_min_i64((i + 1) * r->part, r->reduced.total));
 }
 
 /* One output and a long run: partial sums of parts, then those pairwise. */
@@ -252,11 +265,9 @@ static double reduce_long(tl_engine *engine, reduce_task *r) {
     r->part = part;
     r->partial = partial;
     int64_t n = tl_blocks_of(total, part);
-    if (total < 2 * TL_TASK_ELEMENTS)
-        for (int64_t i = 0; i < n; i++)
-            reduce_part(r, i, 0);
-    else
-        tl_engine_run(engine, n, reduce_part, r);
+    r->parts = n;
+    r->per_task = tl_max_i64(1, elements_per_task(total) / part);
+    tl_engine_run(total < 2 * TL_TASK_ELEMENTS ? NULL : engine, tl_blocks_of(n, r->per_task), reduce_parts, r);
     pairwise p = {.count = 0};
     double best = -__builtin_inf();
     bool narrow = !is_flat(r->what) && r->compute == TL_COMPUTE_FLOAT;
@@ -411,7 +422,8 @@ static void reduce(tl_kcall *call, reduction what) {
             tl_engine_run(engine, r.kept.total / inner * tl_blocks_of(inner, r.strip), reduce_columns, &r);
             return;
         }
-        r.per_task = tl_rows_per_task(r.reduced.total);
+        int64_t run = tl_max_i64(1, r.reduced.total);
+        r.per_task = tl_max_i64(1, elements_per_task(r.kept.total * run) / run);
         tl_engine_run(engine, tl_blocks_of(r.kept.total, r.per_task), reduce_runs, &r);
         return;
     }

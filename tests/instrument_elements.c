@@ -1,0 +1,450 @@
+#include "instrument_elements.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op/core.h"
+
+/* How a kernel's traffic differs from "all of in[], all of out[]". */
+typedef enum traffic {
+    PLAIN,
+    WRITES, /* in[0] is where out[0] lies: nothing is read */
+    PICKS,  /* of in[0] as many elements as out[0] has */
+    FOLDS,  /* out[0] is read too: it goes on from what it holds */
+    SGD,    /* optimizer updates: out[] is read too, but not a low-precision copy, nor a momentum that begins */
+    UPDATE1,
+    UPDATE2,
+    UPDATE4,
+    RMSPROP
+} traffic;
+
+/* Every entry of the table, in its order. A new entry does not compile until it stands here. */
+#define ENTRIES(X)                                                                                                          \
+    X(add, PLAIN)                                                                                                           \
+    X(sub, PLAIN) X(mul, PLAIN) X(div, PLAIN) X(neg, PLAIN) X(exp, PLAIN) X(log, PLAIN) X(sqrt, PLAIN) X(                   \
+        rsqrt, PLAIN) X(tanh, PLAIN) X(relu, PLAIN) X(gelu_erf, PLAIN) X(gelu_tanh, PLAIN) X(silu, PLAIN)                   \
+        X(scale, PLAIN) X(relu_backward, PLAIN) X(gelu_erf_backward, PLAIN) X(gelu_tanh_backward, PLAIN) X(                 \
+            silu_backward, PLAIN) X(tanh_backward, PLAIN) X(copy, PLAIN) X(copy_saturating, PLAIN) X(fill, WRITES)          \
+            X(sum, PLAIN) X(mean, PLAIN) X(max, PLAIN) X(square_sum, PLAIN) X(non_finite, PLAIN) X(argmax, PLAIN) X(        \
+                softmax,                                                                                                    \
+                PLAIN) X(softmax_backward,                                                                                  \
+                         PLAIN) X(layer_norm, PLAIN)                                                                        \
+                X(layer_norm_backward, PLAIN) X(rms_norm, PLAIN) X(rms_norm_backward, PLAIN) X(rotary, PLAIN) X(            \
+                    embedding,                                                                                              \
+                    PICKS) X(embedding_backward,                                                                            \
+                             PLAIN) X(cross_entropy, PLAIN)                                                                 \
+                    X(cross_entropy_backward, PLAIN) X(mse, PLAIN) X(mse_backward, PLAIN) X(dropout, PLAIN) X(              \
+                        dropout_backward,                                                                                   \
+                        PLAIN) X(normal,                                                                                    \
+                                 WRITES) X(truncated_normal, WRITES)                                                        \
+                        X(uniform, WRITES) X(sgd, SGD) X(adagrad, UPDATE1) X(rmsprop, RMSPROP) X(adamw, UPDATE2) X(         \
+                            adam,                                                                                           \
+                            UPDATE2) X(adamw8bit,                                                                           \
+                                       UPDATE4) X(gather, PICKS)                                                            \
+                            X(scatter, FOLDS) X(scatter_trace, FOLDS) X(scatter_reverse, FOLDS) X(sort, PLAIN) X(           \
+                                pad, PLAIN) X(pad_backward, PLAIN)                                                          \
+                                X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PLAIN) X(                  \
+                                    nll_loss_backward,                                                                      \
+                                    PLAIN) X(masked_softmax,                                                                \
+                                             PLAIN) X(masked_scores, PLAIN)                                                 \
+                                    X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(                        \
+                                        dequantize,                                                                         \
+                                        PLAIN) X(linear_int8, PLAIN)                                                        \
+                                        X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN)         \
+                                            X(reciprocal, PLAIN) X(sigmoid, PLAIN) X(softplus, PLAIN) X(                    \
+                                                softsign,                                                                   \
+                                                PLAIN) X(hard_swish, PLAIN)                                                 \
+                                                X(mish, PLAIN) X(erf, PLAIN) X(sin, PLAIN) X(cos, PLAIN) X(                 \
+                                                    elu,                                                                    \
+                                                    PLAIN) X(leaky_relu,                                                    \
+                                                             PLAIN) X(swish, PLAIN)                                         \
+                                                    X(abs_backward, PLAIN) X(reciprocal_backward, PLAIN) X(                 \
+                                                        sigmoid_backward,                                                   \
+                                                        PLAIN) X(softplus_backward,                                         \
+                                                                 PLAIN) X(softsign_backward, PLAIN)                         \
+                                                        X(hard_swish_backward, PLAIN) X(mish_backward, PLAIN) X(            \
+                                                            erf_backward,                                                   \
+                                                            PLAIN) X(sin_backward, PLAIN)                                   \
+                                                            X(cos_backward, PLAIN) X(elu_backward, PLAIN) X(                \
+                                                                leaky_relu_backward,                                        \
+                                                                PLAIN) X(swish_backward, PLAIN)                             \
+                                                                X(is_nan, PLAIN) X(is_inf, PLAIN) X(equal, PLAIN) X(        \
+                                                                    not_equal, PLAIN) X(less, PLAIN)                        \
+                                                                    X(less_equal, PLAIN) X(greater, PLAIN) X(               \
+                                                                        greater_equal,                                      \
+                                                                        PLAIN) X(logical_and, PLAIN)                        \
+                                                                        X(logical_or, PLAIN) X(logical_xor, PLAIN) X(       \
+                                                                            minimum,                                        \
+                                                                            PLAIN) X(maximum,                               \
+                                                                                     PLAIN) X(minimum_backward, PLAIN)      \
+                                                                            X(maximum_backward, PLAIN) X(power, PLAIN) X(   \
+                                                                                power_backward_base,                        \
+                                                                                PLAIN) X(power_backward_exponent,           \
+                                                                                         PLAIN) X(mod, PLAIN)               \
+                                                                                X(fmod, PLAIN) X(where, PLAIN) X(           \
+                                                                                    masked_fill,                            \
+                                                                                    PLAIN) X(clamp, PLAIN)                  \
+                                                                                    X(clamp_backward, PLAIN) X(             \
+                                                                                        min,                                \
+                                                                                        PLAIN) X(prod,                      \
+                                                                                                 PLAIN) X(l1, PLAIN)        \
+                                                                                        X(sum_square, PLAIN) X(             \
+                                                                                            l2,                             \
+                                                                                            PLAIN) X(log_sum_exp,           \
+                                                                                                     PLAIN)                 \
+                                                                                            X(l2_backward, PLAIN) X(        \
+                                                                                                log_sum_exp_backward,       \
+                                                                                                PLAIN) X(prod_backward,     \
+                                                                                                         PLAIN)             \
+                                                                                                X(cumulate, PLAIN) X(       \
+                                                                                                    cumprod_backward,       \
+                                                                                                    PLAIN) X(triangle,      \
+                                                                                                             PLAIN)         \
+                                                                                                    X(range, WRITES) X(     \
+                                                                                                        one_hot,            \
+                                                                                                        PLAIN) X(fp8_round, \
+                                                                                                                 PLAIN)     \
+                                                                                                        X(absolute_max,     \
+                                                                                                          FOLDS)            \
+                                                                                                            X(fp8_roll,     \
+                                                                                                              PLAIN)
+
+#define NUMBER(name, how) ENTRY_##name,
+typedef enum entry { ENTRIES(NUMBER) ENTRY_COUNT } entry;
+
+_Static_assert(offsetof(tl_kernels, add) + ENTRY_COUNT * sizeof(tl_kernel *) == sizeof(tl_kernels),
+               "the list above lacks an entry of the table");
+
+static const struct {
+    const char *name;
+    traffic how;
+} entries[] = {
+#define ROW(name, how) {#name, how},
+    ENTRIES(ROW)};
+
+/* A kernel has no room for a user pointer. */
+static tl_kernel *real_kernels[ENTRY_COUNT];
+static void (*real_product)(const tl_product *product);
+static tl_kernels counting;
+static touched now, *done;
+static int64_t done_count, done_capacity;
+
+/* ---- bytes ---- */
+
+static int64_t elements(const tl_array *a) {
+    int64_t n = 1;
+    for (int d = 0; d < a->ndim; d++)
+        n *= a->size[d];
+    return n;
+}
+
+static int64_t bytes_of(const tl_kcall *call, const tl_array *a) {
+    int64_t n = tl_dtype_bytes(a->dtype);
+    const char *work = call->work;
+    if (work && a->data >= work && a->data < work + call->work_bytes)
+        return 0;
+    for (int d = 0; d < a->ndim; d++)
+        n *= a->stride[d] == 0 && a->size[d] > 1 ? 1 : a->size[d];
+    return n;
+}
+
+static int states_read(traffic how, const void *attr) {
+    const tl_sgd_attr *sgd = attr;
+    const tl_rmsprop_attr *rmsprop = attr;
+    switch (how) {
+    case SGD:
+        return sgd->momentum != 0 && !sgd->first;
+    case RMSPROP:
+        return 1 + (rmsprop->momentum != 0) + rmsprop->centered;
+    case UPDATE1:
+        return 1;
+    case UPDATE2:
+        return 2;
+    default:
+        return 4;
+    }
+}
+
+static void count_bytes(traffic how, const tl_kcall *call) {
+    for (int i = 0; i < call->n_in && how != WRITES; i++) {
+        const tl_array *a = &call->in[i];
+        if (how == PICKS && i == 0)
+            now.read += elements(&call->out[0]) * tl_dtype_bytes(a->dtype);
+        else if (a->data)
+            now.read += bytes_of(call, a);
+    }
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i].data)
+            now.written += bytes_of(call, &call->out[i]);
+    if (how == FOLDS)
+        now.read += bytes_of(call, &call->out[0]);
+    if (how >= SGD) { /* in[1] … are where the outputs lie: counted above, all of them, the copy too */
+        now.read = 0;
+        now.read += bytes_of(call, &call->in[0]);
+        for (int i = 0; i <= states_read(how, call->attr); i++)
+            now.read += bytes_of(call, &call->out[i]);
+    }
+}
+
+/* ---- operations: + − × ÷ √ (arithmetic), exp log tanh erf sin cos (special) ---- */
+
+/* Per element, row (all axes but the last) and call. Of constants that are equal for all elements nothing counts. */
+typedef struct formula {
+    int64_t element, row, call, special, special_row;
+} formula;
+
+static formula norm_formula(entry e, const tl_kcall *call) {
+    bool dx = call->out[0].data != NULL, dgain = call->out[1].data != NULL;
+    bool dbias = call->n_out > 2 && call->out[2].data != NULL;
+    switch (e) {
+    /* y = (x − μ)·r·gain + bias: μ 1; σ² 3; y 3, bias 1. Row: ÷ D twice, + ε, √, 1 ÷. Ba et al. 2016 */
+    case ENTRY_layer_norm:
+        return (formula){.element = call->n_in > 2 ? 8 : 7, .row = 5};
+    /* y = x·r·gain: x² and Σ 2; y 2. Row: ÷ D, + ε, √, 1 ÷. Zhang and Sennrich 2019 */
+    case ENTRY_rms_norm:
+        return (formula){.element = 4, .row = 4};
+    /* x̂ = (x − μ)·r 2; h = g·gain; dx = r·(h − Σh/D − x̂·Σhx̂/D): 1 + 1 + 2 + 4, two ÷ a row; dgain = Σ g·x̂ 2, dbias 1 */
+    case ENTRY_layer_norm_backward:
+        return (formula){.element = (dx || dgain ? 2 : 0) + (dx ? 8 : 0) + (dgain ? 2 : 0) + dbias, .row = dx ? 2 : 0};
+    /* x̂ = x·r 1; dx = r·(h − x̂·Σhx̂/D): 1 + 1 + 1 + 3, one ÷ a row; dgain 2 */
+    default:
+        return (formula){.element = 1 + (dx ? 6 : 0) + (dgain ? 2 : 0), .row = dx};
+    }
+}
+
+static formula update_formula(entry e, const void *attr) {
+    const tl_sgd_attr *sgd = attr;
+    const tl_adagrad_attr *adagrad = attr;
+    const tl_rmsprop_attr *rmsprop = attr;
+    const tl_adamw_attr *adam = attr;
+    switch (e) {
+    /* g + λθ 2; μb + g 2; Nesterov g + μb 2; θ − lr·b 2 */
+    case ENTRY_sgd:
+        return (formula){.element = 4 + (sgd->momentum != 0 && !sgd->first ? 2 : 0) + (sgd->nesterov ? 2 : 0)};
+    /* s + g² 2; √s + ε 2; θ − lr·g ÷ 3; λ 2. Duchi et al. 2011 */
+    case ENTRY_adagrad:
+        return (formula){.element = 7 + (adagrad->weight_decay != 0 ? 2 : 0)};
+    /* αs + (1−α)g² 4; √ + ε, ÷ 3; θ − lr·u 2; λ 2; momentum 2; centered: a 3, s − a² 2. Tieleman and Hinton 2012 */
+    case ENTRY_rmsprop:
+        return (formula){.element = 9 + (rmsprop->weight_decay != 0 ? 2 : 0) + (rmsprop->momentum != 0 ? 2 : 0) +
+                                    (rmsprop->centered ? 5 : 0)};
+    /* m 3; v 4; √v, ÷ √(1−β2^t), + ε 3; θ − a·m ÷ 3; λ 2. Kingma and Ba 2015 */
+    case ENTRY_adam:
+        return (formula){.element = 13 + (adam->weight_decay != 0 ? 2 : 0)};
+    /* adam's 13 and θ·(1 − lr·λ) 1; CS336's order: no ÷ √(1−β2^t), but θ − lr·λ·θ 2. Loshchilov and Hutter 2019 */
+    case ENTRY_adamw:
+        return (formula){.element = 14};
+    /* adamw's 14; codes to numbers and back: a × and a ÷ by the block's scale for each of m and v. Dettmers et al. 2022 */
+    default:
+        return (formula){.element = 18};
+    }
+}
+
+/* False: not listed. */
+static bool formula_of(entry e, const tl_kcall *call, formula *f) {
+    *f = (formula){0};
+    switch (e) {
+    case ENTRY_copy:
+    case ENTRY_copy_saturating:
+    case ENTRY_fill:
+    case ENTRY_embedding:
+    case ENTRY_relu:
+    case ENTRY_relu_backward:
+    case ENTRY_absolute_max:
+        return true;
+    case ENTRY_add:
+    case ENTRY_sub:
+    case ENTRY_mul:
+    case ENTRY_div:
+    case ENTRY_sum:     /* of in[0] */
+    case ENTRY_dropout: /* ·1/(1−p) */
+    case ENTRY_dropout_backward:
+    case ENTRY_embedding_backward: /* Σ: of in[1] */
+        f->element = 1;
+        return true;
+    case ENTRY_scale:
+        f->element = ((const tl_scale_attr *)call->attr)->offset != 0 ? 2 : 1;
+        return true;
+    case ENTRY_mean:
+        f->element = 1;
+        return true;       /* and ÷ for each result: below */
+    case ENTRY_square_sum: /* x², Σ */
+    case ENTRY_non_finite: /* x − x, Σ */
+    case ENTRY_fp8_round:
+        f->element = 2;
+        return true; /* · scale, ÷ scale */
+    case ENTRY_fp8_roll:
+        f->row = 1;
+        return true; /* the largest ÷ the format's */
+    /* 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): 2 + 3 + 3 (Hendrycks and Gimpel 2016). Its derivative: u 5; (1 + t)/2 2;
+     * 1 − t² 2; √(2/π)·(1 + 3·0.044715·x²) with folded constants 2; x/2·…·… 3; + 1; ·g 1 */
+    case ENTRY_gelu_tanh:
+        *f = (formula){.element = 8, .special = 1};
+        return true;
+    case ENTRY_gelu_tanh_backward:
+        *f = (formula){.element = 16, .special = 1};
+        return true;
+    /* x·Φ(x), Φ = (1 + erf(x/√2))/2: 4; derivative Φ + x·φ: 3 + 3 + 2, ·g 1; erf, exp */
+    case ENTRY_gelu_erf:
+        *f = (formula){.element = 4, .special = 1};
+        return true;
+    case ENTRY_gelu_erf_backward:
+        *f = (formula){.element = 9, .special = 2};
+        return true;
+    /* x ÷ (1 + e^−x): 3; σ·(1 + x·(1 − σ))·g: 3 + 4 + 1 */
+    case ENTRY_silu:
+        *f = (formula){.element = 3, .special = 1};
+        return true;
+    case ENTRY_silu_backward:
+        *f = (formula){.element = 8, .special = 1};
+        return true;
+    /* a·σ(αa)·b: αa, 1 +, 1 ÷, ·a, ·b. Backward: αa, σ 3, 1 − σ 1, da 5, db 2. Shazeer 2020 */
+    case ENTRY_swiglu:
+        *f = (formula){.element = 5, .special = 1};
+        return true;
+    case ENTRY_swiglu_backward:
+        *f = (formula){.element = 11, .special = 1};
+        return true;
+    /* scale, − largest, Σ, ÷ Σ; e^. Backward scale·y·(g − Σ y·g): 5. The masked half counts: it is written (as 0) */
+    case ENTRY_softmax:
+        *f = (formula){.element = 4, .special = 1};
+        return true;
+    case ENTRY_softmax_backward:
+        f->element = 5;
+        return true;
+    /* − largest, Σ; e^; a row: log, + largest, − logit, Σ; then ÷. Backward (e^(l − lse) − [target])·factor: 2, − 1 a row,
+     * factor 1 ÷ */
+    case ENTRY_cross_entropy:
+        *f = (formula){2, 3, 1, 1, 1};
+        return true;
+    case ENTRY_cross_entropy_backward:
+        *f = (formula){2, 1, 1, 1, 0};
+        return true;
+    /* a − b, ², Σ; ÷ n. Backward (a − b)·factor; 2·g ÷ n */
+    case ENTRY_mse:
+        *f = (formula){.element = 3, .call = 1};
+        return true;
+    case ENTRY_mse_backward:
+        *f = (formula){.element = 2, .call = 2};
+        return true;
+    case ENTRY_rotary:
+        f->element = 3;
+        return true; /* of two: 4 ×, 2 +. The angles: below */
+    case ENTRY_layer_norm:
+    case ENTRY_layer_norm_backward:
+    case ENTRY_rms_norm:
+    case ENTRY_rms_norm_backward:
+        *f = norm_formula(e, call);
+        return true;
+    case ENTRY_sgd:
+    case ENTRY_adagrad:
+    case ENTRY_rmsprop:
+    case ENTRY_adam:
+    case ENTRY_adamw:
+    case ENTRY_adamw8bit:
+        *f = update_formula(e, call->attr);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void count_operations(entry e, const tl_kcall *call) {
+    formula f;
+    if (!formula_of(e, call, &f))
+        now.unknown = entries[e].name;
+    /* The side that is worked through: of a reduction, a norm's gradient and a loss its input. */
+    const tl_array *a = call->n_in > 0 ? &call->in[0] : &call->out[0];
+    if (e == ENTRY_embedding_backward)
+        a = &call->in[1];
+    int64_t n = elements(a), last = a->ndim > 0 ? a->size[a->ndim - 1] : 1;
+    tl_u128 all = (tl_u128)n, rows = last > 0 ? (tl_u128)(n / last) : 0;
+    now.arithmetic += all * (tl_u128)f.element + rows * (tl_u128)f.row + (tl_u128)f.call;
+    now.special += all * (tl_u128)f.special + rows * (tl_u128)f.special_row;
+    if (e == ENTRY_mean)
+        now.arithmetic += (tl_u128)elements(&call->out[0]);
+    if (e == ENTRY_rotary) { /* a position and pair, for all heads and sequences: the angle's ×, its sine and cosine */
+        tl_u128 table = (tl_u128)(a->size[a->ndim - 2] * last);
+        now.arithmetic += table / 2;
+        now.special += table;
+    }
+}
+
+/* ---- entries ---- */
+
+static void enter(entry e, tl_kcall *call) {
+    count_bytes(entries[e].how, call);
+    count_operations(e, call);
+    now.calls++;
+    real_kernels[e](call);
+}
+
+#define WRAP(name, how)                                                                                                \
+    static void enter_##name(tl_kcall *call) { enter(ENTRY_##name, call); }
+ENTRIES(WRAP)
+
+static void enter_product(const tl_product *p) {
+    int64_t size = tl_dtype_bytes(p->dtype), a = p->m * p->k, b = p->k * p->n, c = p->m * p->n;
+    for (int d = 0; d < p->n_batch; d++) {
+        a *= p->a_batch[d] == 0 && p->batch[d] > 1 ? 1 : p->batch[d];
+        b *= p->b_batch[d] == 0 && p->batch[d] > 1 ? 1 : p->batch[d];
+        c *= p->batch[d];
+    }
+    now.read += size * (a + b + (p->accumulate ? c : 0) + (p->bias ? p->n : 0));
+    now.written += size * c;
+    now.arithmetic += (tl_u128)((p->accumulate ? c : 0) + (p->bias ? c : 0)); /* of the product itself: instrument.h */
+    now.calls++;
+    real_product(p);
+}
+
+const tl_kernels *elements_kernels(const tl_kernels *real) {
+    counting = *real;
+    real_product = real->product;
+    counting.product = enter_product;
+#define TAKE(name, how)                                                                                                \
+    real_kernels[ENTRY_##name] = real->name;                                                                           \
+    counting.name = enter_##name;
+    ENTRIES(TAKE)
+    return &counting;
+}
+
+/* ---- ops ---- */
+
+static void after_op(void *self, const tl_sig *sig, tl_tensor *const out[], int n) {
+    (void)self;
+    (void)out;
+    (void)n;
+    if (sig->op->cost != tl_cost_free || now.calls > 0) {
+        if (done_count == done_capacity) {
+            int64_t capacity = done_capacity ? 2 * done_capacity : 256;
+            touched *grown = realloc(done, (size_t)capacity * sizeof *grown);
+            if (!grown)
+                abort();
+            done = grown;
+            done_capacity = capacity;
+        }
+        now.op = sig->op->name;
+        now.site = sig->site;
+        done[done_count++] = now;
+    }
+    memset(&now, 0, sizeof now);
+}
+
+void elements_watch(tl_ctx *ctx) { ctx->watch = after_op; }
+
+void elements_begin(void) {
+    memset(&now, 0, sizeof now);
+    done_count = 0;
+}
+
+const touched *elements_of_ops(int64_t *count) {
+    *count = done_count;
+    return done;
+}
+
+void elements_free(void) {
+    free(done);
+    done = NULL;
+    done_count = done_capacity = 0;
+}
