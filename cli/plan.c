@@ -3,11 +3,14 @@
 #include <string.h>
 
 #include "plan_account.h"
+#include "plan_infer.h"
 
-enum { OWN_CLIP };
+enum { OWN_CLIP, OWN_PROMPT, OWN_WEIGHTS };
 
 static const struct argp_option own_options[] = {
     {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
+    {"prompt", TL_OWN(OWN_PROMPT), "N", 0, "With --infer: tokens of the prompt (default: half of --seq)", 5},
+    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "With --infer: f32, bf16 (default) or int8", 5},
     {0},
 };
 
@@ -65,6 +68,12 @@ static int print(const tl_cli *cli, const tl_account *a) {
 }
 
 static int run(tl_cli *cli) {
+    if (tl_given(cli, TL_OPTION_INFER))
+        return cli->own[OWN_CLIP] ? tl_usage(cli, "--clip changes nothing about serving")
+                                  : tl_plan_infer(cli, cli->own[OWN_PROMPT], cli->own[OWN_WEIGHTS]);
+    if (cli->own[OWN_PROMPT] || cli->own[OWN_WEIGHTS])
+        return tl_usage(cli, "--%s is of --infer; it changes nothing about training",
+                        cli->own[OWN_PROMPT] ? "prompt" : "weights");
     tl_account *a = calloc(1, sizeof *a);
     if (!a) {
         tl_say(cli, "out of memory");
@@ -102,12 +111,13 @@ const tl_verb tl_verb_plan = {
                "with what would make it fit, and the exit status is 3.\n\n"
                "  tally plan gpt2 -g A100-80G --micro-batch 8\n"
                "  tally plan llama-3-8b -g 8xH100 --seq 8192 -t 1T --mfu 0.4\n"
+               "  tally plan llama-3-8b --infer -g H100 --seq 8192 --prompt 2048\n"
                "  tally plan ./config.json            (on this machine)",
     .takes = TL_TAKES(GPUS) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(TOKENS) |
              TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(MFU) |
              TL_TAKES(PEAK) | TL_TAKES(PRICE) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(RECOMPUTE) |
              TL_TAKES(ENGINE) | TL_TAKES(ZERO) | TL_TAKES(TP) | TL_TAKES(PP) | TL_TAKES(VPP) | TL_TAKES(CP) |
-             TL_TAKES(EP) | TL_TAKES(DP),
+             TL_TAKES(EP) | TL_TAKES(DP) | TL_TAKES(INFER),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
                                  TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT) | TL_DOES(TL_CHOICE_OPTIM_NONE),

@@ -217,6 +217,29 @@ refuses "op: one device" "an op runs on one device" op "gelu 8" --on 8xH100
 refuses "op: an unknown device" "--on:" op "gelu 8" --on H1000
 refuses "op: gpus is for plan" "does not take --gpus" op "gelu 8" -g H100
 
+# ---- serving: GPT-2's numbers by hand
+# Weights 124,439,808 in 4 or 2 bytes. A position of the cache: keys and values of 12 layers of 12 heads of 64, 2 bytes each:
+# 2·12·768·2 = 36,864. A token behind 512: every matrix once, 2·(12·12·768² + 50257·768) = 247,064,064, and scores and weighted
+# sum over 513 positions, 4·768·513·12 = 18,911,232.
+gives_json "infer: weights by dtype" 0 '"weights_by_dtype":\{"f32":497759232,"bf16":248879616,"int8":[0-9]+\}' plan gpt2 --infer -g H100
+gives_json "infer: the cache" 0 '"positions":1024,"bytes_per_position":36864,"dtype":"bf16"' plan gpt2 --infer -g H100
+gives_json "infer: FLOPs of a token" 0 '"decode":\{"position":513,"flops_per_token":265975296,' plan gpt2 --infer -g H100
+# Llama-3-8B: 8,030,261,248 parameters in bf16; a position 2·32·8·128·2 = 131,072.
+gives_json "infer: llama-3-8b" 0 '"weights_bytes":16060522496,"cache_bytes":1073741824,' plan llama-3-8b --infer -g H100
+gives "infer: bound by memory" 0 "a token behind 2048: " plan llama-3-8b --infer -g H100 --prompt 2048
+gives "infer: what does not fit exits 3" 3 "does not fit: needs" plan llama-3-70b --infer -g H100
+# 3.35e12 bytes/s (NVIDIA's datasheet): the weights alone, but for the table of which one row is read, take 4.48 ms.
+"$TALLY" --json plan llama-3-8b --infer -g H100 --prompt 1 >"$work/out" 2>"$work/err"
+awk '/"decode"/ { d = 1 } d && /seconds_at_least/ { gsub(/[^0-9.e-]/, "", $2); s = $2 + 0; exit !(s > 4.48e-3 && s < 4.7e-3) } END { if (!s) exit 1 }' "$work/out"
+passed_or "infer: a token takes at least the weights' bytes / bandwidth" $?
+for option in "--optim sgd" "--micro-batch 2" "--precision fp32" "--recompute full" "--clip 1" "--gpus 8xH100"; do
+    # shellcheck disable=SC2086
+    refuses "infer: $option" "serving" plan gpt2 --infer $option
+done
+refuses "infer: its options are its own" "is of --infer" plan gpt2 -g H100 --prompt 3
+refuses "infer: more positions than there are" "1024 positions" plan gpt2 --infer --seq 2000
+refuses "infer: a prompt that leaves no room" "1 to 1023" plan gpt2 --infer --prompt 1024
+
 # ---- the bar: all 126 layers of 405B in under 100 ms and 64 MB as a whole process
 gnu_time=/usr/bin/time
 if [ -n "${SANITIZE:-}" ]; then

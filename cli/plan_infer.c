@@ -1,0 +1,297 @@
+/* cli/plan_infer.c: tally plan --infer, serving before it: weights, cache, prefill of a prompt and the token after it.
+ *
+ * --json: {"schema","verb":"plan","infer":true,"model":{"name","parameters"},
+ *   "memory":{"device","capacity_bytes","usable_bytes","fits" (null where the memory is not known),"peak_bytes","weights_bytes",
+ *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8"}},
+ *   "cache":{"positions","bytes_per_position","dtype"},
+ *   "prefill":{"tokens","flops","flops_per_token","bytes","peak_bytes","seconds_at_least","bound"},
+ *   "decode":{"position","flops_per_token","bytes_per_token","peak_bytes","seconds_at_least","tokens_per_second_at_most","bound"},
+ *   "assumptions","leaves_out"}; what is not known of the device is absent and named in leaves_out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "infer.h"
+#include "plan_infer.h"
+
+enum { WEIGHTS = 3 };
+
+typedef struct part { /* a prefill, or one token */
+    tl_u128 matmul, bytes;
+    int64_t peak_bytes;
+    double seconds; /* at least; 0: not known */
+    bool by_memory;
+} part;
+
+typedef struct serving {
+    const tl_cli *cli;
+    tl_request request;
+    tl_infer_options options;
+    tl_infer_plan plan;
+    tl_u128 parameters;
+    int64_t by_dtype[WEIGHTS], capacity, usable;
+    double bandwidth;
+    part prefill, decode;
+    tl_notes leaves_out;
+} serving;
+
+static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", NULL};
+static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16};
+
+/* Of a training run: said together with --infer they would change nothing. */
+static int refuse_training(const tl_cli *cli) {
+    for (int i = 0; i < TL_OPTION_COUNT; i++)
+        if (tl_given(cli, (tl_option)i) && i != TL_OPTION_GPUS && i != TL_OPTION_SEQ && i != TL_OPTION_PEAK &&
+            i != TL_OPTION_INFER)
+            return tl_usage(cli, "--%s changes nothing about serving; --gpus, --seq, --peak, --prompt and --weights do",
+                            tl_option_name((tl_option)i));
+    return TL_EXIT_OK;
+}
+
+static int read_sizes(serving *s, const char *prompt, const char *weights) {
+    const tl_cli *cli = s->cli;
+    const tl_model *m = &s->request.options.model;
+    tl_infer_options *o = &s->options;
+    int found = weights ? 0 : 1; /* bf16 where it is not said */
+    while (weights && weights_names[found] && strcmp(weights_names[found], weights) != 0)
+        found++;
+    if (!weights_names[found])
+        return tl_usage(cli, "--weights \"%.40s\": f32, bf16 or int8 would work", weights);
+    if (m->family == TL_FAMILY_CRUNCHER)
+        return tl_usage(cli, "%s writes no text", m->name);
+    if (m->learned_positions && s->request.options.seq > m->context)
+        return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)s->request.options.seq, m->name,
+                        (long long)m->context);
+    o->model = *m;
+    o->dtype = o->cache_dtype = weights_dtypes[found];
+    o->int8 = found == 2;
+    o->threads = s->request.options.threads;
+    o->capacity = s->request.options.seq;
+    o->new_tokens = 2; /* the prefill gives the first, one forward more the second: it is what each later one is like */
+    o->prompt_tokens = o->capacity / 2 > 0 ? o->capacity / 2 : 1;
+    if (o->capacity < 2)
+        return tl_usage(cli, "--seq %lld: a prompt and a token need 2 positions", (long long)o->capacity);
+    if (!weights)
+        tl_notes_add(&s->request.defaults, "--weights bf16, of the cache too");
+    if (!prompt)
+        tl_notes_add(&s->request.defaults, "--prompt %lld, half of --seq", (long long)o->prompt_tokens);
+    return tl_infer_whole(cli, "prompt", prompt, 1, o->capacity - 1, &o->prompt_tokens);
+}
+
+static void bound(const serving *s, double peak, part *p) {
+    if (peak <= 0 || s->bandwidth <= 0)
+        return;
+    const double compute = tl_u128_double(p->matmul) / peak, memory = tl_u128_double(p->bytes) / s->bandwidth;
+    p->by_memory = memory >= compute;
+    p->seconds = p->by_memory ? memory : compute;
+}
+
+static void bounds(serving *s) {
+    const tl_plan_options *r = &s->request.options;
+    const tl_generation *g = &s->plan.generation;
+    char source[320];
+    int64_t context = 0;
+    double peak = r->peak;
+    tl_plan_capacity(&r->devices, r->machine, &s->capacity, &s->usable, &context);
+    s->prefill = (part){g->prefill.matmul, g->prefill.read + g->prefill.written, g->prefill.peak_bytes, 0, false};
+    s->decode =
+        (part){g->decode.last_matmul, g->decode.last_read + g->decode.last_written, g->decode.peak_bytes, 0, false};
+    if (peak <= 0)
+        peak = tl_plan_peak_rate(&r->devices, r->machine,
+                                 s->options.dtype == TL_F32 ? TL_PRECISION_FP32 : TL_PRECISION_BF16, source,
+                                 sizeof source);
+    if (!r->devices.here) {
+        s->bandwidth = r->devices.accelerator->bandwidth;
+    } else {
+        const tl_bound_here b = tl_bound_of(r->threads, s->options.dtype, s->decode.matmul, s->decode.bytes,
+                                            s->plan.weights_bytes + s->plan.cache_bytes);
+        s->bandwidth = b.bandwidth;
+    }
+    bound(s, peak, &s->prefill);
+    bound(s, peak, &s->decode);
+    if (peak <= 0 || s->bandwidth <= 0)
+        tl_notes_add(&s->leaves_out, "time: the device's rates are not known%s",
+                     r->devices.here ? " (`tally machine' measures them)" : "");
+    if (s->usable <= 0)
+        tl_notes_add(&s->leaves_out, "whether it fits: the device's memory is not known");
+    tl_notes_add(&s->request.defaults, "attention eager");
+    if (s->options.int8)
+        tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded");
+    tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
+}
+
+static int make(serving *s) {
+    tl_error error = {TL_OK, ""};
+    for (int i = 0; i < WEIGHTS; i++) {
+        tl_infer_options small = s->options;
+        tl_infer_plan plan;
+        small.dtype = small.cache_dtype = weights_dtypes[i];
+        small.int8 = i == 2;
+        small.capacity = small.prompt_tokens = small.new_tokens = 1;
+        if (tl_infer_plan_make(&small, &plan, &error) != TL_OK)
+            return tl_failed(s->cli, &error);
+        s->by_dtype[i] = plan.weights_bytes;
+    }
+    if (tl_plan_count_parameters(&s->options.model, &s->parameters, &error) != TL_OK ||
+        tl_infer_plan_make(&s->options, &s->plan, &error) != TL_OK)
+        return tl_failed(s->cli, &error);
+    bounds(s);
+    return TL_EXIT_OK;
+}
+
+static bool exceeds(const serving *s) { return s->usable > 0 && s->plan.peak_bytes > s->usable; }
+
+static const char *weights_name(const serving *s) { return s->options.int8 ? "int8" : tl_dtype_name(s->options.dtype); }
+
+/* ---- JSON ---- */
+
+static void put_part(tl_json *json, const part *p) {
+    tl_json_put_integer(json, "peak_bytes", p->peak_bytes);
+    if (p->seconds <= 0)
+        return;
+    tl_json_put_real(json, "seconds_at_least", p->seconds);
+    tl_json_put_string(json, "bound", p->by_memory ? "memory" : "compute");
+}
+
+static void put_memory(tl_json *json, const serving *s) {
+    tl_json_key(json, "memory");
+    tl_json_object(json);
+    tl_json_put_string(json, "device", s->request.device);
+    tl_json_put_integer(json, "capacity_bytes", s->capacity);
+    tl_json_put_integer(json, "usable_bytes", s->usable);
+    tl_json_key(json, "fits");
+    if (s->usable > 0)
+        tl_json_boolean(json, !exceeds(s));
+    else
+        tl_json_null(json);
+    tl_json_put_integer(json, "peak_bytes", s->plan.peak_bytes);
+    tl_json_put_integer(json, "weights_bytes", s->plan.weights_bytes);
+    tl_json_put_integer(json, "cache_bytes", s->plan.cache_bytes);
+    tl_json_put_integer(json, "init_peak_bytes", s->plan.init_peak_bytes);
+    tl_json_put_integer(json, "load_peak_bytes", s->plan.load_peak_bytes);
+    tl_json_put_string(json, "weights", weights_name(s));
+    tl_json_key(json, "weights_by_dtype");
+    tl_json_object(json);
+    for (int i = 0; i < WEIGHTS; i++)
+        tl_json_put_integer(json, weights_names[i], s->by_dtype[i]);
+    tl_json_end(json);
+    tl_json_end(json);
+}
+
+static int print_json(const serving *s) {
+    const int64_t prompt = s->options.prompt_tokens;
+    tl_json *json = tl_cli_json_open(s->cli);
+    if (!json)
+        return TL_EXIT_FAILED;
+    tl_json_put_boolean(json, "infer", true);
+    tl_json_key(json, "model");
+    tl_json_object(json);
+    tl_json_put_string(json, "name", s->options.model.name);
+    tl_json_put_unsigned(json, "parameters", s->parameters);
+    tl_json_end(json);
+    put_memory(json, s);
+    tl_json_key(json, "cache");
+    tl_json_object(json);
+    tl_json_put_integer(json, "positions", s->options.capacity);
+    tl_json_put_integer(json, "bytes_per_position", s->plan.cache_bytes / s->options.capacity);
+    tl_json_put_string(json, "dtype", tl_dtype_name(s->options.cache_dtype));
+    tl_json_end(json);
+    tl_json_key(json, "prefill");
+    tl_json_object(json);
+    tl_json_put_integer(json, "tokens", prompt);
+    tl_json_put_unsigned(json, "flops", s->prefill.matmul);
+    tl_json_put_unsigned(json, "flops_per_token", s->prefill.matmul / (tl_u128)prompt);
+    tl_json_put_unsigned(json, "bytes", s->prefill.bytes);
+    put_part(json, &s->prefill);
+    tl_json_end(json);
+    tl_json_key(json, "decode");
+    tl_json_object(json);
+    tl_json_put_integer(json, "position", prompt + 1);
+    tl_json_put_unsigned(json, "flops_per_token", s->decode.matmul);
+    tl_json_put_unsigned(json, "bytes_per_token", s->decode.bytes);
+    put_part(json, &s->decode);
+    if (s->decode.seconds > 0)
+        tl_json_put_real(json, "tokens_per_second_at_most", 1 / s->decode.seconds);
+    tl_json_end(json);
+    tl_notes_json(json, "assumptions", &s->request.defaults);
+    tl_notes_json(json, "leaves_out", &s->leaves_out);
+    return tl_cli_json_close(s->cli, json);
+}
+
+/* ---- for people ---- */
+
+static void out_part(const serving *s, const char *label, const char *what, const part *p) {
+    char flops[TL_TEXT], bytes[TL_TEXT], least[TL_TEXT], time[96] = "";
+    if (p->seconds > 0)
+        snprintf(time, sizeof time, "; at least %s, bound by %s", tl_text_duration(p->seconds, least),
+                 p->by_memory ? "memory" : "compute");
+    tl_out_item(s->cli, label, "%s: %s, %s moved%s", what, tl_text_flops(tl_u128_double(p->matmul), flops),
+                tl_text_bytes(tl_u128_double(p->bytes), s->cli->units, bytes), time);
+}
+
+static int print_page(const serving *s) {
+    const tl_cli *cli = s->cli;
+    const tl_infer_plan *p = &s->plan;
+    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], answer[96], rest[160] = "", what[96];
+    snprintf(answer, sizeof answer, "%s%s",
+             s->usable <= 0 ? "needs "
+             : exceeds(s)   ? "does not fit: needs "
+                            : "fits: needs ",
+             tl_text_bytes((double)p->peak_bytes, cli->units, a));
+    if (s->usable > 0)
+        snprintf(rest, sizeof rest, "of %s usable   (%s)", tl_text_bytes((double)s->usable, cli->units, b),
+                 s->request.device);
+    tl_out_answer(cli, answer, rest[0] ? rest : NULL);
+    tl_out_item(cli, "model", "%s, %s parameters", s->options.model.name,
+                tl_text_count(tl_u128_double(s->parameters), a));
+    tl_out_item(cli, "weights", "%s in %s   (f32 %s, bf16 %s, int8 %s)",
+                tl_text_bytes((double)p->weights_bytes, cli->units, answer), weights_name(s),
+                tl_text_bytes((double)s->by_dtype[0], cli->units, a),
+                tl_text_bytes((double)s->by_dtype[1], cli->units, b),
+                tl_text_bytes((double)s->by_dtype[2], cli->units, c));
+    tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each",
+                tl_text_bytes((double)p->cache_bytes, cli->units, a), (long long)s->options.capacity,
+                tl_dtype_name(s->options.cache_dtype),
+                tl_text_bytes((double)(p->cache_bytes / s->options.capacity), cli->units, b));
+    snprintf(what, sizeof what, "%lld tokens at once", (long long)s->options.prompt_tokens);
+    out_part(s, "prefill", what, &s->prefill);
+    snprintf(what, sizeof what, "a token behind %lld", (long long)s->options.prompt_tokens);
+    out_part(s, "decode", what, &s->decode);
+    if (s->decode.seconds > 0)
+        tl_out_item(cli, "speed", "at most %s tokens/s, one text", tl_text_count(1 / s->decode.seconds, a));
+    tl_out_item(cli, "peaks", "init %s, prefill %s, decode %s",
+                tl_text_bytes((double)p->init_peak_bytes, cli->units, a),
+                tl_text_bytes((double)s->prefill.peak_bytes, cli->units, b),
+                tl_text_bytes((double)s->decode.peak_bytes, cli->units, c));
+    tl_notes_out(cli, "assumed", &s->request.defaults);
+    tl_notes_out(cli, "leaves out", &s->leaves_out);
+    return TL_EXIT_OK;
+}
+
+int tl_plan_infer(tl_cli *cli, const char *prompt, const char *weights) {
+    serving *s = calloc(1, sizeof *s);
+    if (!s) {
+        tl_say(cli, "out of memory");
+        return TL_EXIT_FAILED;
+    }
+    s->cli = cli;
+    int status = refuse_training(cli);
+    if (status == TL_EXIT_OK && cli->format != TL_FORMAT_TABLE && cli->format != TL_FORMAT_JSON)
+        status = tl_usage(cli, "--infer prints a page or --json");
+    status = status ? status : tl_request_devices(cli, &s->request);
+    s->request.defaults.n = 0; /* of training */
+    if (status == TL_EXIT_OK && s->request.options.devices.count != 1)
+        status = tl_usage(cli, "--gpus %s: serving is planned on one device", cli->options.at[TL_OPTION_GPUS].text);
+    if (status == TL_EXIT_OK && !tl_given(cli, TL_OPTION_GPUS))
+        tl_notes_add(&s->request.defaults, "-g here");
+    s->request.free_batch = true;
+    status = status ? status : tl_request_model(cli, cli->arguments[0], &s->request);
+    status = status ? status : read_sizes(s, prompt, weights);
+    status = status ? status : make(s);
+    if (status == TL_EXIT_OK)
+        status = cli->format == TL_FORMAT_JSON ? print_json(s) : print_page(s);
+    if (status == TL_EXIT_OK && exceeds(s))
+        status = TL_EXIT_VIOLATED;
+    free(s);
+    return status;
+}
