@@ -9,106 +9,56 @@
 /* How a kernel's traffic differs from "all of in[], all of out[]". */
 typedef enum traffic {
     PLAIN,
-    WRITES, /* in[0] is where out[0] lies: nothing is read */
-    PICKS,  /* of in[0] as many elements as out[0] has */
-    FOLDS,  /* out[0] is read too: it goes on from what it holds */
-    SGD,    /* optimizer updates: out[] is read too, but not a low-precision copy, nor a momentum that begins */
+    COPIES,                 /* in[0] to out[0] */
+    WRITES,                 /* out[0]; in[0] is where it lies and is not read */
+    PICKS,                  /* of in[0] as many elements as out[0] has */
+    PICKS_TARGETS,          /* of in[0] as many as in[1] has: the class of each target */
+    PICKS_TARGETS_BACKWARD, /* the same where the weight's gradient is wanted, else none; in[4], in[5] of a mean alone */
+    SCATTERS, /* in: index, [picked]. Of out[0] as many elements as in[1] has are written over what lies there */
+    TRACES,   /* the same, and all of out[1] */
+    REVERSES, /* in: index, [picked]. All of out[1], and as many elements of out[0] */
+    FOLDS,    /* out[0] is read too: it goes on from what it holds */
+    SGD,      /* optimizer updates: out[] is read too, but not a low-precision copy, nor a momentum that begins */
     UPDATE1,
     UPDATE2,
     UPDATE4,
     RMSPROP
 } traffic;
 
-/* Every entry of the table, in its order. A new entry does not compile until it stands here. */
-#define ENTRIES(X)                                                                                                          \
-    X(add, PLAIN)                                                                                                           \
-    X(sub, PLAIN) X(mul, PLAIN) X(div, PLAIN) X(neg, PLAIN) X(exp, PLAIN) X(log, PLAIN) X(sqrt, PLAIN) X(                   \
-        rsqrt, PLAIN) X(tanh, PLAIN) X(relu, PLAIN) X(gelu_erf, PLAIN) X(gelu_tanh, PLAIN) X(silu, PLAIN)                   \
-        X(scale, PLAIN) X(relu_backward, PLAIN) X(gelu_erf_backward, PLAIN) X(gelu_tanh_backward, PLAIN) X(                 \
-            silu_backward, PLAIN) X(tanh_backward, PLAIN) X(copy, PLAIN) X(copy_saturating, PLAIN) X(fill, WRITES)          \
-            X(sum, PLAIN) X(mean, PLAIN) X(max, PLAIN) X(square_sum, PLAIN) X(non_finite, PLAIN) X(argmax, PLAIN) X(        \
-                softmax,                                                                                                    \
-                PLAIN) X(softmax_backward,                                                                                  \
-                         PLAIN) X(layer_norm, PLAIN)                                                                        \
-                X(layer_norm_backward, PLAIN) X(rms_norm, PLAIN) X(rms_norm_backward, PLAIN) X(rotary, PLAIN) X(            \
-                    embedding,                                                                                              \
-                    PICKS) X(embedding_backward,                                                                            \
-                             PLAIN) X(cross_entropy, PLAIN)                                                                 \
-                    X(cross_entropy_backward, PLAIN) X(mse, PLAIN) X(mse_backward, PLAIN) X(dropout, PLAIN) X(              \
-                        dropout_backward,                                                                                   \
-                        PLAIN) X(normal,                                                                                    \
-                                 WRITES) X(truncated_normal, WRITES)                                                        \
-                        X(uniform, WRITES) X(sgd, SGD) X(adagrad, UPDATE1) X(rmsprop, RMSPROP) X(adamw, UPDATE2) X(         \
-                            adam,                                                                                           \
-                            UPDATE2) X(adamw8bit,                                                                           \
-                                       UPDATE4) X(gather, PICKS)                                                            \
-                            X(scatter, FOLDS) X(scatter_trace, FOLDS) X(scatter_reverse, FOLDS) X(sort, PLAIN) X(           \
-                                pad, PLAIN) X(pad_backward, PLAIN)                                                          \
-                                X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PLAIN) X(                  \
-                                    nll_loss_backward,                                                                      \
-                                    PLAIN) X(masked_softmax,                                                                \
-                                             PLAIN) X(masked_scores, PLAIN)                                                 \
-                                    X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(                        \
-                                        dequantize,                                                                         \
-                                        PLAIN) X(linear_int8, PLAIN)                                                        \
-                                        X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN)         \
-                                            X(reciprocal, PLAIN) X(sigmoid, PLAIN) X(softplus, PLAIN) X(                    \
-                                                softsign,                                                                   \
-                                                PLAIN) X(hard_swish, PLAIN)                                                 \
-                                                X(mish, PLAIN) X(erf, PLAIN) X(sin, PLAIN) X(cos, PLAIN) X(                 \
-                                                    elu,                                                                    \
-                                                    PLAIN) X(leaky_relu,                                                    \
-                                                             PLAIN) X(swish, PLAIN)                                         \
-                                                    X(abs_backward, PLAIN) X(reciprocal_backward, PLAIN) X(                 \
-                                                        sigmoid_backward,                                                   \
-                                                        PLAIN) X(softplus_backward,                                         \
-                                                                 PLAIN) X(softsign_backward, PLAIN)                         \
-                                                        X(hard_swish_backward, PLAIN) X(mish_backward, PLAIN) X(            \
-                                                            erf_backward,                                                   \
-                                                            PLAIN) X(sin_backward, PLAIN)                                   \
-                                                            X(cos_backward, PLAIN) X(elu_backward, PLAIN) X(                \
-                                                                leaky_relu_backward,                                        \
-                                                                PLAIN) X(swish_backward, PLAIN)                             \
-                                                                X(is_nan, PLAIN) X(is_inf, PLAIN) X(equal, PLAIN) X(        \
-                                                                    not_equal, PLAIN) X(less, PLAIN)                        \
-                                                                    X(less_equal, PLAIN) X(greater, PLAIN) X(               \
-                                                                        greater_equal,                                      \
-                                                                        PLAIN) X(logical_and, PLAIN)                        \
-                                                                        X(logical_or, PLAIN) X(logical_xor, PLAIN) X(       \
-                                                                            minimum,                                        \
-                                                                            PLAIN) X(maximum,                               \
-                                                                                     PLAIN) X(minimum_backward, PLAIN)      \
-                                                                            X(maximum_backward, PLAIN) X(power, PLAIN) X(   \
-                                                                                power_backward_base,                        \
-                                                                                PLAIN) X(power_backward_exponent,           \
-                                                                                         PLAIN) X(mod, PLAIN)               \
-                                                                                X(fmod, PLAIN) X(where, PLAIN) X(           \
-                                                                                    masked_fill,                            \
-                                                                                    PLAIN) X(clamp, PLAIN)                  \
-                                                                                    X(clamp_backward, PLAIN) X(             \
-                                                                                        min,                                \
-                                                                                        PLAIN) X(prod,                      \
-                                                                                                 PLAIN) X(l1, PLAIN)        \
-                                                                                        X(sum_square, PLAIN) X(             \
-                                                                                            l2,                             \
-                                                                                            PLAIN) X(log_sum_exp,           \
-                                                                                                     PLAIN)                 \
-                                                                                            X(l2_backward, PLAIN) X(        \
-                                                                                                log_sum_exp_backward,       \
-                                                                                                PLAIN) X(prod_backward,     \
-                                                                                                         PLAIN)             \
-                                                                                                X(cumulate, PLAIN) X(       \
-                                                                                                    cumprod_backward,       \
-                                                                                                    PLAIN) X(triangle,      \
-                                                                                                             PLAIN)         \
-                                                                                                    X(range, WRITES) X(     \
-                                                                                                        one_hot,            \
-                                                                                                        PLAIN) X(fp8_round, \
-                                                                                                                 PLAIN)     \
-                                                                                                        X(absolute_max,     \
-                                                                                                          FOLDS)            \
-                                                                                                            X(fp8_roll,     \
-                                                                                                              PLAIN)
+/* Every entry of the table. Without a new one this does not compile. */
+/* clang-format off */
+#define ENTRIES(X) \
+    X(add, PLAIN) X(sub, PLAIN) X(mul, PLAIN) X(div, PLAIN) X(neg, PLAIN) X(exp, PLAIN) X(log, PLAIN) \
+    X(sqrt, PLAIN) X(rsqrt, PLAIN) X(tanh, PLAIN) X(relu, PLAIN) X(gelu_erf, PLAIN) X(gelu_tanh, PLAIN) \
+    X(silu, PLAIN) X(scale, PLAIN) X(relu_backward, PLAIN) X(gelu_erf_backward, PLAIN) \
+    X(gelu_tanh_backward, PLAIN) X(silu_backward, PLAIN) X(tanh_backward, PLAIN) X(copy, COPIES) \
+    X(copy_saturating, COPIES) X(fill, WRITES) X(sum, PLAIN) X(mean, PLAIN) X(max, PLAIN) X(square_sum, PLAIN) \
+    X(non_finite, PLAIN) X(argmax, PLAIN) X(softmax, PLAIN) X(softmax_backward, PLAIN) X(layer_norm, PLAIN) \
+    X(layer_norm_backward, PLAIN) X(rms_norm, PLAIN) X(rms_norm_backward, PLAIN) X(rotary, PLAIN) \
+    X(embedding, PICKS) X(embedding_backward, PLAIN) X(cross_entropy, PLAIN) X(cross_entropy_backward, PLAIN) \
+    X(mse, PLAIN) X(mse_backward, PLAIN) X(dropout, PLAIN) X(dropout_backward, PLAIN) X(normal, WRITES) \
+    X(truncated_normal, WRITES) X(uniform, WRITES) X(sgd, SGD) X(adagrad, UPDATE1) X(rmsprop, RMSPROP) \
+    X(adamw, UPDATE2) X(adam, UPDATE2) X(adamw8bit, UPDATE4) X(gather, PICKS) X(scatter, SCATTERS) \
+    X(scatter_trace, TRACES) X(scatter_reverse, REVERSES) X(sort, PLAIN) X(pad, PLAIN) X(pad_backward, PLAIN) \
+    X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PICKS_TARGETS) \
+    X(nll_loss_backward, PICKS_TARGETS_BACKWARD) X(masked_softmax, PLAIN) X(masked_scores, PLAIN) \
+    X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
+    X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN) X(reciprocal, PLAIN) \
+    X(sigmoid, PLAIN) X(softplus, PLAIN) X(softsign, PLAIN) X(hard_swish, PLAIN) X(mish, PLAIN) X(erf, PLAIN) \
+    X(sin, PLAIN) X(cos, PLAIN) X(elu, PLAIN) X(leaky_relu, PLAIN) X(swish, PLAIN) X(abs_backward, PLAIN) \
+    X(reciprocal_backward, PLAIN) X(sigmoid_backward, PLAIN) X(softplus_backward, PLAIN) \
+    X(softsign_backward, PLAIN) X(hard_swish_backward, PLAIN) X(mish_backward, PLAIN) X(erf_backward, PLAIN) \
+    X(sin_backward, PLAIN) X(cos_backward, PLAIN) X(elu_backward, PLAIN) X(leaky_relu_backward, PLAIN) \
+    X(swish_backward, PLAIN) X(is_nan, PLAIN) X(is_inf, PLAIN) X(equal, PLAIN) X(not_equal, PLAIN) \
+    X(less, PLAIN) X(less_equal, PLAIN) X(greater, PLAIN) X(greater_equal, PLAIN) X(logical_and, PLAIN) \
+    X(logical_or, PLAIN) X(logical_xor, PLAIN) X(minimum, PLAIN) X(maximum, PLAIN) X(minimum_backward, PLAIN) \
+    X(maximum_backward, PLAIN) X(power, PLAIN) X(power_backward_base, PLAIN) X(power_backward_exponent, PLAIN) \
+    X(mod, PLAIN) X(fmod, PLAIN) X(where, PLAIN) X(masked_fill, PLAIN) X(clamp, PLAIN) \
+    X(clamp_backward, PLAIN) X(min, PLAIN) X(prod, PLAIN) X(l1, PLAIN) X(sum_square, PLAIN) X(l2, PLAIN) \
+    X(log_sum_exp, PLAIN) X(l2_backward, PLAIN) X(log_sum_exp_backward, PLAIN) X(prod_backward, PLAIN) \
+    X(cumulate, PLAIN) X(cumprod_backward, PLAIN) X(triangle, PLAIN) X(range, WRITES) X(one_hot, PLAIN) \
+    X(fp8_round, PLAIN) X(absolute_max, FOLDS) X(fp8_roll, PLAIN)
+/* clang-format on */
 
 #define NUMBER(name, how) ENTRY_##name,
 typedef enum entry { ENTRIES(NUMBER) ENTRY_COUNT } entry;
@@ -128,6 +78,7 @@ static tl_kernel *real_kernels[ENTRY_COUNT];
 static void (*real_product)(const tl_product *product);
 static tl_kernels counting;
 static touched now, *done;
+static int64_t worked[ENTRY_COUNT];
 static int64_t done_count, done_capacity;
 
 /* ---- bytes ---- */
@@ -139,14 +90,21 @@ static int64_t elements(const tl_array *a) {
     return n;
 }
 
-static int64_t bytes_of(const tl_kcall *call, const tl_array *a) {
-    int64_t n = tl_dtype_bytes(a->dtype);
+static bool is_scratch(const tl_kcall *call, const tl_array *a) {
     const char *work = call->work;
-    if (work && a->data >= work && a->data < work + call->work_bytes)
-        return 0;
+    return work && a->data >= work && a->data < work + call->work_bytes;
+}
+
+static int64_t distinct_bytes(const tl_array *a) {
+    int64_t n = tl_dtype_bytes(a->dtype);
     for (int d = 0; d < a->ndim; d++)
         n *= a->stride[d] == 0 && a->size[d] > 1 ? 1 : a->size[d];
     return n;
+}
+
+/* Of an input or output that is there. */
+static int64_t bytes_of(const tl_kcall *call, const tl_array *a) {
+    return !a->data || is_scratch(call, a) ? 0 : distinct_bytes(a);
 }
 
 static int states_read(traffic how, const void *attr) {
@@ -166,25 +124,65 @@ static int states_read(traffic how, const void *attr) {
     }
 }
 
-static void count_bytes(traffic how, const tl_kcall *call) {
-    for (int i = 0; i < call->n_in && how != WRITES; i++) {
-        const tl_array *a = &call->in[i];
-        if (how == PICKS && i == 0)
-            now.read += elements(&call->out[0]) * tl_dtype_bytes(a->dtype);
-        else if (a->data)
-            now.read += bytes_of(call, a);
-    }
-    for (int i = 0; i < call->n_out; i++)
-        if (call->out[i].data)
-            now.written += bytes_of(call, &call->out[i]);
-    if (how == FOLDS)
-        now.read += bytes_of(call, &call->out[0]);
-    if (how >= SGD) { /* in[1] … are where the outputs lie: counted above, all of them, the copy too */
-        now.read = 0;
-        now.read += bytes_of(call, &call->in[0]);
+static int64_t input_bytes(traffic how, const tl_kcall *call, int i) {
+    const tl_array *a = &call->in[i];
+    int64_t size = tl_dtype_bytes(a->dtype);
+    bool backward = how == PICKS_TARGETS_BACKWARD;
+    if (how == WRITES || (how >= SGD && i > 0)) /* an update's in[1] … are where its outputs lie */
+        return 0;
+    if (how == PICKS && i == 0)
+        return elements(&call->out[0]) * size;
+    if ((how == PICKS_TARGETS || backward) && i == 0)
+        return backward && !call->out[1].data ? 0 : elements(&call->in[1]) * size;
+    if (backward && i > 3 && ((const tl_nll_attr *)call->attr)->reduction != TL_NLL_MEAN)
+        return 0;
+    return bytes_of(call, a);
+}
+
+/* What of the outputs is read: updates and whatever combines with what lies there. */
+static int64_t output_bytes_read(traffic how, const tl_kcall *call) {
+    const tl_index_attr *index = call->attr;
+    int64_t sum = 0, size = tl_dtype_bytes(call->out[0].dtype);
+    switch (how) {
+    case SCATTERS:
+        return index->combine == TL_COMBINE_REPLACE ? 0 : elements(&call->in[1]) * size;
+    case TRACES:
+        return elements(&call->in[1]) * size;
+    case REVERSES: /* of mul, max and min also what scatter_trace found, which is in out[1] */
+        return elements(&call->out[1]) * size *
+               (index->combine == TL_COMBINE_REPLACE || index->combine == TL_COMBINE_ADD ? 1 : 2);
+    case FOLDS:
+        return bytes_of(call, &call->out[0]);
+    case SGD:
+    case UPDATE1:
+    case UPDATE2:
+    case UPDATE4:
+    case RMSPROP:
         for (int i = 0; i <= states_read(how, call->attr); i++)
-            now.read += bytes_of(call, &call->out[i]);
+            sum += bytes_of(call, &call->out[i]);
+        return sum;
+    default:
+        return 0;
     }
+}
+
+static int64_t output_bytes(traffic how, const tl_kcall *call, int i) {
+    int64_t size = tl_dtype_bytes(call->out[i].dtype);
+    if ((how == COPIES || how == WRITES) && i > 0) /* what else stands in the call is not theirs */
+        return 0;
+    if (i == 0 && (how == SCATTERS || how == TRACES))
+        return elements(&call->in[1]) * size;
+    if (i == 0 && how == REVERSES)
+        return elements(&call->out[1]) * size;
+    return bytes_of(call, &call->out[i]);
+}
+
+static void count_bytes(traffic how, const tl_kcall *call) {
+    for (int i = 0; i < call->n_in; i++)
+        now.read += input_bytes(how, call, i);
+    now.read += output_bytes_read(how, call);
+    for (int i = 0; i < call->n_out; i++)
+        now.written += output_bytes(how, call, i);
 }
 
 /* ---- operations: + − × ÷ √ (arithmetic), exp log tanh erf sin cos (special) ---- */
@@ -359,6 +357,7 @@ static void count_operations(entry e, const tl_kcall *call) {
     if (e == ENTRY_embedding_backward)
         a = &call->in[1];
     int64_t n = elements(a), last = a->ndim > 0 ? a->size[a->ndim - 1] : 1;
+    worked[e] += n;
     tl_u128 all = (tl_u128)n, rows = last > 0 ? (tl_u128)(n / last) : 0;
     now.arithmetic += all * (tl_u128)f.element + rows * (tl_u128)f.row + (tl_u128)f.call;
     now.special += all * (tl_u128)f.special + rows * (tl_u128)f.special_row;
@@ -413,8 +412,6 @@ const tl_kernels *elements_kernels(const tl_kernels *real) {
 
 static void after_op(void *self, const tl_sig *sig, tl_tensor *const out[], int n) {
     (void)self;
-    (void)out;
-    (void)n;
     if (sig->op->cost != tl_cost_free || now.calls > 0) {
         if (done_count == done_capacity) {
             int64_t capacity = done_capacity ? 2 * done_capacity : 256;
@@ -426,6 +423,10 @@ static void after_op(void *self, const tl_sig *sig, tl_tensor *const out[], int 
         }
         now.op = sig->op->name;
         now.site = sig->site;
+        for (int i = 0; i < sig->n_in; i++)
+            now.empty |= tl_tensor_count(sig->in[i]) == 0;
+        for (int i = 0; i < n; i++)
+            now.empty |= tl_tensor_count(out[i]) == 0;
         done[done_count++] = now;
     }
     memset(&now, 0, sizeof now);
@@ -435,12 +436,20 @@ void elements_watch(tl_ctx *ctx) { ctx->watch = after_op; }
 
 void elements_begin(void) {
     memset(&now, 0, sizeof now);
+    memset(worked, 0, sizeof worked);
     done_count = 0;
 }
 
 const touched *elements_of_ops(int64_t *count) {
     *count = done_count;
     return done;
+}
+
+int64_t elements_of_kernel(const char *kernel) {
+    for (int e = 0; e < ENTRY_COUNT; e++)
+        if (strcmp(entries[e].name, kernel) == 0)
+            return worked[e];
+    abort();
 }
 
 void elements_free(void) {

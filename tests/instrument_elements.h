@@ -5,7 +5,8 @@
  *
  * What counts as touched, the same for every kernel:
  *   - an array is all elements that its sizes span; an axis of stride 0 is one element, read once;
- *   - each input is read once and each output written once, however often the loop comes back to it;
+ *   - each kernel reads its inputs once and writes its outputs once, however often the loop comes back to them; an op of
+ *     two kernels makes two passes. What is added into is read, too;
  *   - what lies in the op's workspace is scratch and no traffic;
  *   - an output the caller did not ask for (data NULL) is not written.
  * Kernels that are otherwise are listed by name in instrument_elements.c.
@@ -21,6 +22,7 @@ typedef struct touched {
     int64_t read, written; /* bytes */
     tl_u128 arithmetic, special;
     int calls;
+    bool empty;          /* an input or output has no elements */
     const char *unknown; /* a kernel whose formula is not in the list, or NULL */
 } touched;
 
@@ -33,6 +35,9 @@ void elements_begin(void);
 /* One entry for each op run since, in order; ops without a cost of their own (views) are left out if they touched
  * nothing. */
 const touched *elements_of_ops(int64_t *count);
+/* How many elements the kernel of this name worked through since: of a reduction, a norm, a loss and their gradients the
+ * input's, else the result's. Aborts on a name that no kernel has. */
+int64_t elements_of_kernel(const char *kernel);
 void elements_free(void);
 
 #endif

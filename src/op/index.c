@@ -155,7 +155,10 @@ static void backward_cost(const tl_sig *sig, tl_cost *cost) {
     cost->arithmetic = tl_amount_shape(sig->ctx, 1, &sig->in[1]->shape); /* each element is added once */
     cost->written = tl_amount_add(sig->ctx, tl_amount_shape(sig->ctx, bytes, &sig->out[0].shape),
                                   tl_amount_shape(sig->ctx, bytes, &sig->in[1]->shape)); /* zeros, then sums */
-    cost->written_set = true;
+    /* The index, and for each sum what is added and what it is added to. */
+    cost->read = tl_amount_add(sig->ctx, tl_amount_shape(sig->ctx, 2 * bytes, &sig->in[1]->shape),
+                               tl_amount_shape(sig->ctx, tl_dtype_bytes(sig->in[0]->dtype), &sig->in[0]->shape));
+    cost->read_set = cost->written_set = true;
 }
 
 static tl_status backward_forward(const tl_sig *sig, tl_args *args) {
@@ -222,6 +225,13 @@ void tl_scatter_cost(const tl_sig *sig, tl_cost *cost) {
     cost->written = tl_amount_add(sig->ctx, tl_amount_shape(sig->ctx, bytes, &sig->out[0].shape),
                                   tl_amount_shape(sig->ctx, bytes, updates));
     cost->written_set = true;
+    if (combine == TL_COMBINE_REPLACE)
+        return;                                             /* all inputs are read, once */
+    cost->read = tl_amount_shape(sig->ctx, bytes, updates); /* what an update is combined with */
+    for (int i = 0; i < sig->n_in; i++)
+        cost->read = tl_amount_add(sig->ctx, cost->read,
+                                   tl_amount_shape(sig->ctx, tl_dtype_bytes(sig->in[i]->dtype), &sig->in[i]->shape));
+    cost->read_set = true;
 }
 
 void tl_scatter_saves(const tl_sig *sig, tl_saves *saves) {
@@ -264,9 +274,21 @@ static tl_status scatter_backward_infer(tl_sig *sig) {
 }
 
 static void scatter_backward_cost(const tl_sig *sig, tl_cost *cost) {
+    tl_combine combine = TL_ATTR(scatter_backward_attr, sig)->index.combine;
+    int64_t bytes = tl_dtype_bytes(sig->out[0].dtype), passes = looks(combine) ? 2 : 1;
     /* mul: the forward product again, and two more. */
-    if (TL_ATTR(scatter_backward_attr, sig)->index.combine == TL_COMBINE_MUL)
+    if (combine == TL_COMBINE_MUL)
         cost->arithmetic = tl_amount_shape(sig->ctx, 3, &sig->out[1].shape);
+    /* A pass copies x's side whole and then goes through what was picked, on both sides. The first of two passes finds what
+     * the combinations met, which the second reads again; both read the index and the updates. */
+    cost->written = tl_amount_add(sig->ctx, tl_amount_shape(sig->ctx, passes * bytes, &sig->out[0].shape),
+                                  tl_amount_shape(sig->ctx, passes * 2 * bytes, &sig->out[1].shape));
+    cost->read = tl_amount_shape(sig->ctx, passes == 2 ? 3 * bytes : bytes, &sig->out[1].shape);
+    for (int i = 0; i < sig->n_in; i++) {
+        int64_t each = tl_dtype_bytes(sig->in[i]->dtype) * (i == 0 || i == 3 ? passes : 1);
+        cost->read = tl_amount_add(sig->ctx, cost->read, tl_amount_shape(sig->ctx, each, &sig->in[i]->shape));
+    }
+    cost->read_set = cost->written_set = true;
 }
 
 static tl_status scatter_backward_forward(const tl_sig *sig, tl_args *args) {

@@ -110,6 +110,13 @@ static void backward_cost(const tl_sig *sig, tl_cost *cost) {
     /* g ÷ total, · w; and g·(−lp − loss), Σ */
     cost->arithmetic =
         tl_amount_shape(sig->ctx, (attr->wants_log_p ? 2 : 1) + (attr->wants_weight ? 3 : 0), &sig->in[1]->shape);
+    /* Of log_p, one class a target, and only for the weight's gradient. */
+    if (attr->wants_weight)
+        cost->read = tl_amount_shape(sig->ctx, tl_dtype_bytes(sig->in[0]->dtype), &sig->in[1]->shape);
+    for (int i = 1; i < sig->n_in; i++)
+        cost->read = tl_amount_add(sig->ctx, cost->read,
+                                   tl_amount_shape(sig->ctx, tl_dtype_bytes(sig->in[i]->dtype), &sig->in[i]->shape));
+    cost->read_set = true;
 }
 
 static tl_status backward_forward(const tl_sig *sig, tl_args *args) {

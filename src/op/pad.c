@@ -58,6 +58,25 @@ static tl_status pad_constant(const tl_sig *sig, tl_args *args) {
     return tl_args_run(sig, args, args->kernels->copy);
 }
 
+/* No arithmetic. A constant padding writes the value everywhere and then reads and writes what stays of x. */
+static void pad_cost(const tl_sig *sig, tl_cost *cost) {
+    const tl_pad_attr *attr = TL_ATTR(tl_pad_attr, sig);
+    int64_t bytes = tl_dtype_bytes(sig->out[0].dtype);
+    tl_shape kept = sig->in[0]->shape;
+    if (attr->mode != TL_PAD_CONSTANT)
+        return;
+    for (int d = 0; d < kept.ndim; d++) {
+        int64_t cut = (attr->before[d] < 0 ? attr->before[d] : 0) + (attr->after[d] < 0 ? attr->after[d] : 0);
+        if (kept.dim[d].size + cut <= 0)
+            kept.dim[d] = tl_dim_fixed(sig->ctx, tl_dim_of(0));
+        else if (cut)
+            kept.dim[d] = tl_dim_add(sig->ctx, kept.dim[d], tl_dim_of(cut));
+    }
+    cost->read = tl_amount_shape(sig->ctx, bytes, &kept);
+    cost->written = tl_amount_add(sig->ctx, tl_amount_shape(sig->ctx, bytes, &sig->out[0].shape), cost->read);
+    cost->read_set = cost->written_set = true;
+}
+
 static tl_status pad_forward(const tl_sig *sig, tl_args *args) {
     if (TL_ATTR(tl_pad_attr, sig)->mode == TL_PAD_CONSTANT)
         return pad_constant(sig, args);
@@ -155,7 +174,7 @@ static void pad_sample(uint64_t seed, tl_case *c) {
     c->n_out = 1;
 }
 
-TL_OP(pad, sizeof(tl_pad_attr), pad_infer, tl_cost_moves, TL_SAVES_NONE, pad_forward, pad_grad, pad_sample);
+TL_OP(pad, sizeof(tl_pad_attr), pad_infer, pad_cost, TL_SAVES_NONE, pad_forward, pad_grad, pad_sample);
 
 tl_tensor *tl_pad_(tl_tensor *x, const int64_t *before, const int64_t *after, tl_padding how, double value,
                    const char *site) {
