@@ -62,6 +62,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_KEEP] = {"keep", -1, "2", KEPT},
     [TL_SET_TOKENIZER] = {"tokenizer", -1, "", FIXED, true},
     [TL_SET_INIT] = {"init", -1, "default", FIXED},
+    [TL_SET_WEIGHTS] = {"weights", -1, "", FIXED},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
@@ -433,6 +434,26 @@ static int check_init(const tl_train *t) {
     return error.status == TL_OK ? TL_EXIT_OK : tl_failed(t->cli, &error);
 }
 
+/* The model of --weights, unless another is named: the config.json beside them. */
+static int take_weights(tl_train *t) {
+    char *weights = t->texts[TL_SET_WEIGHTS], *model = t->texts[TL_SET_MODEL];
+    const bool other = t->task == &tl_task_tokens && rows[TL_SET_MODEL].for_tokens;
+    struct stat st;
+    if (!weights[0] || t->resume)
+        return TL_EXIT_OK;
+    if (stat(weights, &st) != 0)
+        return tl_usage(t->cli, "--weights %.120s: there is none", weights);
+    if (t->init)
+        return tl_usage(t->cli, "--init %.60s changes nothing: --weights gives every parameter its value", t->init);
+    if (strcmp(model, other ? rows[TL_SET_MODEL].for_tokens : rows[TL_SET_MODEL].by_default) != 0)
+        return TL_EXIT_OK;
+    snprintf(model, sizeof t->texts[0], "%s", weights);
+    char *slash = strrchr(model, '/');
+    if (!S_ISDIR(st.st_mode))
+        snprintf(slash ? slash : model, 3, "%s", slash ? "" : ".");
+    return TL_EXIT_OK;
+}
+
 /* A spec's context is as long as the windows (a sum's, and its last target); a model's own is their default. */
 static int read_model(tl_train *t) {
     enum { WINDOW = 128 };
@@ -486,6 +507,8 @@ int tl_train_settings(tl_train *t) {
     if (status == TL_EXIT_OK)
         status = read_schedule(t);
     if (status == TL_EXIT_OK)
+        status = take_weights(t);
+    if (status == TL_EXIT_OK)
         status = t->task->open(t);
     return status == TL_EXIT_OK ? read_model(t) : status;
 }
@@ -534,6 +557,8 @@ static const struct argp_option own_options[] = {
     OWN(VOCAB, "vocab", "N", "Ids are below N (default: as pack noted; else the model's, or the largest id + 1)"),
     OWN(TOKENIZER, "tokenizer", "PATH", "What made the tokens (default: as pack noted): sample and eval use it"),
     OWN(INIT, "init", "SCHEME", "default, gpt2, normal, truncated, uniform, cs336, xavier, kaiming, …"),
+    OWN(WEIGHTS, "weights", "PATH",
+        "Start from these: a folder of Hugging Face's, a .safetensors, a run; its model too"),
     OWN(DATA_FORM, "data-form", "FORM", "raw, llmc or npy (default: what the file says)"),
     OWN(DATA_DTYPE, "data-dtype", "NAME", "uint16 or uint32, where no header says it (default: inferred)"),
     OWN(READERS, "readers", "N", "Threads that read ahead (default 1); the order does not depend on it"),

@@ -49,6 +49,7 @@ typedef enum tl_setting {
     TL_SET_KEEP,
     TL_SET_TOKENIZER,
     TL_SET_INIT,
+    TL_SET_WEIGHTS,
     TL_SET_COUNT
 } tl_setting;
 
@@ -137,6 +138,8 @@ tl_status tl_train_save(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, con
 /* The latest whole one, saying what was passed over; none: *start stays 0. t->steps is the schedule's. */
 tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_t *start, uint64_t *position,
                            tl_error *error);
+/* The weights of --weights into a net that was just made. */
+tl_status tl_train_load_weights(const tl_train *t, tl_trainer *trainer, tl_error *error);
 /* The validation loss of the checkpoint that `best` names; infinite where there is none. */
 double tl_train_best(const tl_train *t);
 

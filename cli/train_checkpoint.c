@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tally/config.h"
+#include "tally/weights.h"
 #include "train.h"
 
 enum { EXTRAS = 4096, SCALER_TEXTS = 3 };
@@ -116,4 +117,15 @@ double tl_train_best(const tl_train *t) {
     const double loss = state && state->has_validation_loss ? state->validation_loss : INFINITY;
     tl_ckpt_close(best);
     return loss;
+}
+
+tl_status tl_train_load_weights(const tl_train *t, tl_trainer *trainer, tl_error *error) {
+    tl_weights_report report;
+    char bytes[TL_TEXT];
+    const tl_status status = tl_weights_load(t->texts[TL_SET_WEIGHTS], tl_trainer_net(trainer), &report, error);
+    if (status != TL_OK)
+        return status;
+    tl_note(t->cli, "%s: %lld tensors, %s%s%s", t->texts[TL_SET_WEIGHTS], (long long)report.tensors,
+            tl_text_bytes((double)report.bytes, t->cli->units, bytes), report.note[0] ? "; " : "", report.note);
+    return TL_OK;
 }

@@ -623,6 +623,7 @@ static int execute(run *r) {
     if (status != TL_EXIT_OK || t->dry_run)
         return status == TL_EXIT_OK ? report_plan(r) : status;
     if (start(r) != TL_OK || (t->resume && restore(r, &position) != TL_OK) ||
+        (r->start == 0 && t->texts[TL_SET_WEIGHTS][0] && tl_train_load_weights(t, r->trainer, &r->error) != TL_OK) ||
         t->task->start(t, r->ctx, r->trainer, position, &r->error) != TL_OK ||
         tl_train_write_start(t, &r->plan, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);

@@ -174,6 +174,15 @@ run --json eval hf --data val.bin --tokenizer tok --seq 32
 holds 'exported: the same loss' "(d = $(field out loss) - $(field eval.json loss)) < 1e-5 && d > -1e-5"
 gives 'inspect a checkpoint' 0 'step' inspect runs/a/checkpoints/latest
 
+# ---- finetuning: at a rate of 0 the weights stay, and so does the loss ----
+run train train.bin --out runs/d --val val.bin --weights hf --lr 0 --weight-decay 0 --steps 1 --micro-batch 4 --sampler epochs --threads 1
+said 'train from exported weights, the model beside them' $?
+holds 'a step at a rate of 0: the loss of the run they are of' "(d = $(field runs/d/evaluation.json loss) - $(field runs/a/evaluation.json loss)) < 1e-5 && d > -1e-5"
+run train train.bin --out runs/e --val val.bin --weights hf --lr 1e-3 --steps 20 --micro-batch 4 --sampler epochs --threads 1
+holds 'and at another it goes on learning' "$(sed -n 's/^{"step":10,"loss":\([^,]*\),.*/\1/p' runs/e/metrics.jsonl) < $(sed -n 's/^{"step":20,"loss":\([^,]*\),.*/\1/p' runs/a/metrics.jsonl)"
+gives 'a scheme beside weights' 2 'changes nothing' train train.bin --out r --weights hf --init gpt2 --steps 1
+gives 'weights that are not there' 2 'there is none' train train.bin --out r --weights nowhere --steps 1
+
 # ---- what does not belong together ----
 cp train.bin.json kept.json
 sed 's/"tokens": [0-9]*/"tokens": 12/' kept.json >train.bin.json
