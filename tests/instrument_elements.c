@@ -239,8 +239,8 @@ static formula update_formula(entry e, const void *attr) {
     }
 }
 
-/* False: not listed. */
-static bool formula_of(entry e, const tl_kcall *call, formula *f) {
+/* Of kernels that go element by element. False: not listed. */
+static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     *f = (formula){0};
     switch (e) {
     case ENTRY_copy:
@@ -304,6 +304,14 @@ static bool formula_of(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_swiglu_backward:
         *f = (formula){.element = 11, .special = 1};
         return true;
+    default:
+        return false;
+    }
+}
+
+/* Of kernels that go by rows, and of updates. False: not listed. */
+static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
+    switch (e) {
     /* scale, − largest, Σ, ÷ Σ; e^. Backward scale·y·(g − Σ y·g): 5. The masked half counts: it is written (as 0) */
     case ENTRY_softmax:
         *f = (formula){.element = 4, .special = 1};
@@ -346,6 +354,10 @@ static bool formula_of(entry e, const tl_kcall *call, formula *f) {
     default:
         return false;
     }
+}
+
+static bool formula_of(entry e, const tl_kcall *call, formula *f) {
+    return formula_of_each(e, call, f) || formula_of_rows(e, call, f);
 }
 
 static void count_operations(entry e, const tl_kcall *call) {
