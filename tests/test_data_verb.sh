@@ -117,7 +117,7 @@ fi
 gives 'a device is not replaced' 1 'no regular file' data pack a.txt -o /dev/null
 [ -c /dev/null ]
 said 'and is still one' $?
-gives 'nor is a folder' 1 'no regular file' data pack a.txt -o .
+gives 'nor is a folder' 1 'it is a folder' data pack a.txt -o .
 gives 'a folder that is not there' 1 'nowhere/x.bin' data pack a.txt -o nowhere/x.bin
 dd if=/dev/zero of=big.txt bs=1024 count=600 2>/dev/null
 (
