@@ -48,7 +48,7 @@ static float run_larger(float best, const float *x, int64_t n) {
     int64_t j = 0;
 #ifdef __AVX512F__
     __m512 lane[4];
-    __mmask16 nan[2] = {0};
+    __mmask16 numbers[2] = {0xffff, 0xffff}; /* lanes that met no NaN */
     for (int k = 0; k < 4; k++)
         lane[k] = _mm512_set1_ps(-__builtin_inff());
     for (; j + 64 <= n; j += 64) {
@@ -58,10 +58,10 @@ static float run_larger(float best, const float *x, int64_t n) {
             __builtin_prefetch(x + j + 16 * k + BLOCK, 0, 2);
             lane[k] = _mm512_max_ps(v[k], lane[k]);
         }
-        for (int k = 0; k < 2; k++) /* of either: one comparison finds both's */
-            nan[k] = (__mmask16)(nan[k] | _mm512_cmp_ps_mask(v[k], v[k + 2], _CMP_UNORD_Q));
+        for (int k = 0; k < 2; k++) /* two lines in one comparison */
+            numbers[k] = _mm512_mask_cmp_ps_mask(numbers[k], v[k], v[k + 2], _CMP_ORD_Q);
     }
-    if (nan[0] | nan[1])
+    if ((numbers[0] & numbers[1]) != 0xffff)
         j = 0; /* one by one, for the first NaN's bits */
     else
         for (int k = 0; k < 4; k++)
