@@ -470,7 +470,8 @@ const tl_verb tl_verb_data = {
                "pack      makes a file of tokens of texts, each a document; FILE.json beside it\n"
                "          notes the tokenizer, for train\n"
                "learn     a tokenizer from texts: byte-level BPE of --vocab tokens\n"
-               "encode    prints the ids of a TEXT (- is standard input), decode their text\n\n"
+               "encode    prints the ids of a file of text; - is standard input\n"
+               "decode    prints the text of ids: 1,2,3, a file of them, or -\n\n"
                "FILE is a file, a folder or a quoted pattern; several are one stream. A folder's\n"
                "files are those its shards.txt lists, else all its *.bin and *.npy, by name.\n"
                "Forms: raw ids (nanoGPT), llm.c's shards of version 1 and 7, NumPy's .npy.",

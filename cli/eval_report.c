@@ -148,7 +148,8 @@ static result make_result(tl_evaluating *e) {
     else if (e->speller.kind == TL_SPELL_NONE)
         tl_notes_add(&e->leaves_out, "bits per byte: the text's bytes are not known (--tokenizer, --bytes-per-token)");
     if (e->special)
-        tl_notes_add(&e->assumed, "%lld special tokens stand for no byte; their loss counts", (long long)e->special);
+        tl_notes_add(&e->assumed, "%lld special token%s for no byte; %s loss counts", (long long)e->special,
+                     e->special == 1 ? " stands" : "s stand", e->special == 1 ? "its" : "their");
     r.speed = e->seconds > 0 ? (double)c->tokens / e->seconds : 0;
     r.planned_peak = c->peak_bytes;
     r.measured_peak = e->watch.bucket[0].peak_bytes;

@@ -232,15 +232,17 @@ static void out_part(const serving *s, const char *label, const char *what, cons
 static int print_page(const serving *s) {
     const tl_cli *cli = s->cli;
     const tl_infer_plan *p = &s->plan;
-    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], answer[96], rest[160] = "", what[96];
-    snprintf(answer, sizeof answer, "%s%s",
-             s->usable <= 0 ? "needs "
-             : exceeds(s)   ? "does not fit: needs "
-                            : "fits: needs ",
-             tl_text_bytes((double)p->peak_bytes, cli->units, a));
+    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], answer[2 * TL_TEXT + 64], rest[160] = "", what[96];
+    tl_text_bytes((double)p->peak_bytes, cli->units, a);
+    tl_text_bytes((double)s->usable, cli->units, b);
+    if (s->usable <= 0)
+        snprintf(answer, sizeof answer, "needs %s", a);
+    else if (exceeds(s))
+        snprintf(answer, sizeof answer, "does not fit: needs %s, has %s usable", a, b);
+    else
+        snprintf(answer, sizeof answer, "fits: needs %s of %s usable", a, b);
     if (s->usable > 0)
-        snprintf(rest, sizeof rest, "of %s usable   (%s)", tl_text_bytes((double)s->usable, cli->units, b),
-                 s->request.device);
+        snprintf(rest, sizeof rest, "(%s)", s->request.device);
     tl_out_answer(cli, answer, rest[0] ? rest : NULL);
     tl_out_item(cli, "model", "%s, %s parameters", s->options.model.name,
                 tl_text_count(tl_u128_double(s->parameters), a));
