@@ -445,7 +445,7 @@ int tl_train_settings(tl_train *t) {
         status = read_optimizer(t);
     /* With --minutes alone the time decides. */
     if (status == TL_EXIT_OK && t->minutes > 0 && !t->steps_given && !t->resume)
-        t->steps = INT64_C(1) << 40;
+        t->steps = TL_STEPS_OPEN;
     if (status == TL_EXIT_OK)
         status = read_schedule(t);
     if (status == TL_EXIT_OK)

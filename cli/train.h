@@ -51,6 +51,7 @@ typedef enum tl_setting {
 } tl_setting;
 
 #define TL_PATH 4096
+#define TL_STEPS_OPEN (INT64_C(1) << 40) /* --minutes alone decides, once the speed is known */
 
 /* What a run learns. One file each: cli/train_sums.c, cli/train_tokens.c. */
 typedef struct tl_train tl_train;

@@ -163,6 +163,13 @@ wait $pid
 [ $? -eq 130 ] && [ -n "$(checkpoint int)" ]
 said 'SIGTERM: saved, exit 130, the reader ends too' $?
 
+# ---- minutes ----
+# shellcheck disable=SC2086
+run train noise.bin --out minutes $small --minutes 1 --stop-at 3
+said 'a run that --minutes ends stops before it has a number of steps' $?
+gives 'and cannot go on without one: it would for good' 1 'give --minutes again' train --out minutes --resume
+gives 'with --minutes it does' 0 'step 5' train --out minutes --resume --minutes 1 --stop-at 5
+
 # ---- documents ----
 printf 'one\ntwo and three\nfour\n' >docs.txt
 "$TALLY" data pack docs.txt docs.txt docs.txt docs.txt -o docs.bin --separator 256 >/dev/null
