@@ -123,31 +123,6 @@ tl_status tl_fail_not_finite_loss(tl_trainer *tr, const tl_batch *batch, int64_t
                        f.found ? f.text : "a second forward on the same batch was finite everywhere");
 }
 
-tl_tensor *tl_gradient_squares(tl_trainer *tr) {
-    tl_ctx *ctx = tr->ctx;
-    const tl_parameter *list;
-    int count = tl_net_parameters(tr->net, &list);
-    tl_place before = ctx->place;
-    tl_tensor *total = NULL;
-    for (int i = 0; i < count && ctx->error.status == TL_OK; i++) {
-        tl_tensor *grad = tl_tensor_grad(list[i].tensor);
-        if (!grad)
-            continue;
-        ctx->place.region = grad->storage->region;
-        ctx->place.module = grad->storage->module;
-        tl_tensor *square = tl_square_sum(grad);
-        if (!total)
-            total = square;
-        else {
-            tl_release(tl_accumulate(total, square));
-            tl_release(square);
-        }
-    }
-    ctx->place.region = before.region;
-    ctx->place.module = before.module;
-    return ctx->error.status == TL_OK ? total : NULL;
-}
-
 tl_status tl_fail_not_finite_gradient(tl_trainer *tr) {
     const tl_parameter *list;
     int count = tl_net_parameters(tr->net, &list);
