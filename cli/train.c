@@ -503,7 +503,7 @@ int tl_train_settings(tl_train *t) {
     /* With --minutes alone the time decides. */
     t->time_decides = status == TL_EXIT_OK && t->minutes > 0 && !t->steps_given && !t->resume;
     if (t->time_decides)
-        t->steps = INT64_C(1) << 40;
+        t->steps = TL_STEPS_OPEN;
     if (status == TL_EXIT_OK)
         status = read_schedule(t);
     if (status == TL_EXIT_OK)

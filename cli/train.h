@@ -54,6 +54,7 @@ typedef enum tl_setting {
 } tl_setting;
 
 #define TL_PATH 4096
+#define TL_STEPS_OPEN (INT64_C(1) << 40) /* --minutes alone decides, once the speed is known */
 
 /* What a run learns. One file each: cli/train_sums.c, cli/train_tokens.c. */
 typedef struct tl_train tl_train;
@@ -68,7 +69,8 @@ typedef struct tl_task {
     tl_status (*batch)(tl_train *t, tl_ctx *ctx, const tl_train_options *options, tl_batch *batch);
     double (*waited)(const tl_train *t); /* seconds for batches that were not there yet; NULL: made when asked for */
     uint64_t (*position)(const tl_train *t); /* for a checkpoint */
-    /* Asks the net what it has learned: a part of it in the middle of a run, all of it after it (`last`). */
+    /* Asks the net what it has learned: a part of it in the middle of a run, all of it after it (`last`). Leaves its peak in
+     * t->examined_peak. Before the run it is planned by being run on meta, where it has no result. */
     tl_status (*examine)(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error);
     bool (*is_examined)(const tl_train *t);              /* there is a result */
     void (*say_result)(const tl_train *t, int64_t step); /* in one line on stderr */
@@ -103,7 +105,9 @@ struct tl_train {
     char tokenizer_hash[32]; /* of the data's tokenizer; "": not known */
     int threads;
     bool steps_given;
-    bool time_decides; /* --minutes without --steps: .steps is no more than a bound */
+    bool time_decides;     /* --minutes without --steps: .steps is no more than a bound */
+    int64_t examined_peak; /* live bytes at the peak of the last examination; 0: there was nothing to ask */
+    int64_t examine_peak, examine_bytes; /* planned: such a peak, and what of it comes on top of the arena */
     bool has_validation_loss;
     double validation_loss; /* the last one */
 };
@@ -126,7 +130,7 @@ tl_status tl_train_folder(const tl_train *t, tl_error *error);
 /* Writes text under a temporary name and renames it. */
 tl_status tl_train_write(const tl_train *t, const char *name, const tl_json *json, tl_error *error);
 /* The plan's keys into an object that is open. */
-void tl_train_put_plan(tl_json *json, const tl_plan *plan);
+void tl_train_put_plan(tl_json *json, const tl_train *t, const tl_plan *plan);
 tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error *error);
 /* Opens metrics.jsonl for appending; lines about steps after `step` are dropped first. */
 FILE *tl_train_metrics(const tl_train *t, int64_t step, tl_error *error);
@@ -158,7 +162,8 @@ typedef struct tl_account {
     tl_counts counts[2];
     int64_t allocations[2];
 } tl_account;
-/* The contexts' current logs: 0 planned, 1 the run's own. Names live as long as the contexts. */
+/* The contexts' current logs: 0 planned, 1 the run's own, in place of what was read of it before. Names live as long as the
+ * contexts. */
 void tl_account_read(tl_account *account, int which, tl_ctx *ctx);
 void tl_account_free(tl_account *account);
 

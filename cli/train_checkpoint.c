@@ -107,6 +107,11 @@ tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_
     *position = state.data_position;
     if (state.total_steps > 0)
         t->steps = state.total_steps;
+    if (t->steps >= TL_STEPS_OPEN && t->minutes <= 0) /* it would go on for good */
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "the run in %.900s was stopped before --minutes had set its number of steps: give --minutes again",
+            t->folder);
     return TL_OK;
 }
 

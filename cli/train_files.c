@@ -97,7 +97,7 @@ static void put_known(tl_json *json, const char *key, double value) {
         tl_json_null(json);
 }
 
-void tl_train_put_plan(tl_json *json, const tl_plan *p) {
+void tl_train_put_plan(tl_json *json, const tl_train *t, const tl_plan *p) {
     tl_json_key(json, "model");
     tl_json_object(json);
     tl_json_put_integer(json, "parameters", p->parameters.unique);
@@ -116,6 +116,7 @@ void tl_train_put_plan(tl_json *json, const tl_plan *p) {
     tl_json_put_integer(json, "peak_bytes", p->peak.bytes);
     tl_json_put_string(json, "peak_phase", tl_phase_name(p->peak.phase));
     tl_json_put_integer(json, "arena_bytes", p->arena_bytes);
+    tl_json_put_integer(json, "evaluation_bytes", t->examine_bytes);
     tl_json_put_integer(json, "allocations", p->allocations);
     put_categories(json, p->peak.by_category);
     tl_json_end(json);
@@ -126,14 +127,14 @@ void tl_train_put_plan(tl_json *json, const tl_plan *p) {
     tl_json_end(json);
 }
 
-static tl_json *plan_json(const tl_plan *p) {
+static tl_json *plan_json(const tl_train *t, const tl_plan *p) {
     tl_json *json = tl_json_new(NULL, 2);
     if (!json)
         return NULL;
     tl_json_object(json);
     tl_json_put_string(json, "schema", "tally/1");
     tl_json_put_string(json, "verb", "plan");
-    tl_train_put_plan(json, p);
+    tl_train_put_plan(json, t, p);
     tl_json_end(json);
     return json;
 }
@@ -149,7 +150,7 @@ tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error 
     if (!t->resume)
         status = write_and_free(t, "config.json", tl_config_json(&t->model, TL_DTYPE_COUNT), error);
     if (status == TL_OK)
-        status = write_and_free(t, "plan.json", plan_json(plan), error);
+        status = write_and_free(t, "plan.json", plan_json(t, plan), error);
     if (status == TL_OK && !t->resume) /* last: a folder with a run.json is a run */
         status = write_and_free(t, "run.json", run_json(t), error);
     return status;

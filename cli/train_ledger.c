@@ -53,6 +53,11 @@ static bool add_live(void *user, const tl_live_entry *e) {
 
 void tl_account_read(tl_account *a, int which, tl_ctx *ctx) {
     reading r = {a, which};
+    for (int table = 0; table < TL_TABLES; table++)
+        for (int i = 0; i < a->count[table]; i++) {
+            a->rows[table][i].flops[which] = 0;
+            a->rows[table][i].bytes[which] = 0;
+        }
     tl_ledger_peak(ctx, &a->peak[which]);
     tl_ledger_counts(ctx, TL_PHASE_ALL, &a->counts[which]);
     a->allocations[which] = tl_ledger_allocations(ctx);

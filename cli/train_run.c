@@ -31,6 +31,8 @@ typedef struct run {
     int64_t interval_steps, start, limit;   /* limit: of memory */
     int64_t examined;                       /* the step that was examined last */
     double best;                            /* the lowest validation loss of a checkpoint; infinite: none */
+    tl_account account;                     /* the plan's tables, and the run's of step account_step */
+    int64_t account_step, examined_peak;    /* the last: measured */
     tl_line line;
     tl_progress progress;
     tl_error error;
@@ -90,6 +92,16 @@ static void measure_machine(run *r) {
     t->plan.machine = &t->machine;
 }
 
+/* The arena stays where it is while the net is examined between steps. */
+static int64_t needed(const run *r) { return r->plan.arena_bytes + r->t->examine_bytes; }
+
+static void out_examination(const run *r) {
+    char text[TL_TEXT];
+    if (r->t->examine_bytes > 0)
+        tl_out_item(r->t->cli, "evaluation", "%s beside the arena, while the net is tested",
+                    tl_text_bytes((double)r->t->examine_bytes, r->t->cli->units, text));
+}
+
 static int refuse(run *r, int64_t limit) {
     const tl_train *t = r->t;
     char needs[TL_TEXT], has[TL_TEXT], over[TL_TEXT];
@@ -97,18 +109,23 @@ static int refuse(run *r, int64_t limit) {
     tl_plan_options options = t->plan;
     tl_plan_advice advice;
     tl_machine limited = t->machine; /* what the suggestions are to fit in */
-    limited.available_bytes = asked.usable_bytes = limit;
+    limited.available_bytes = asked.usable_bytes = limit - t->examine_bytes;
     options.machine = &limited;
     asked.fits = false;
     tl_out(t->cli, "does not fit: needs %s, has %s %s (%s over)\n",
-           tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, needs),
-           tl_text_bytes((double)limit, t->cli->units, has), t->memory_bytes ? "by --memory" : "available",
-           tl_text_bytes((double)(r->plan.arena_bytes - limit), t->cli->units, over));
+           tl_text_bytes((double)needed(r), t->cli->units, needs), tl_text_bytes((double)limit, t->cli->units, has),
+           t->memory_bytes ? "by --memory" : "available",
+           tl_text_bytes((double)(needed(r) - limit), t->cli->units, over));
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
         if (r->plan.peak.by_category[c])
             tl_out_item(t->cli, tl_category_name((tl_category)c), "%s",
                         tl_text_bytes((double)r->plan.peak.by_category[c], t->cli->units, needs));
     tl_out_item(t->cli, "peak at", "%s, %s", tl_phase_name(r->plan.peak.phase), r->plan.peak.module);
+    out_examination(r);
+    if (t->examine_bytes >= limit) {
+        tl_out(t->cli, "  the evaluation alone takes that much; a smaller --micro-batch takes less\n");
+        return TL_EXIT_VIOLATED;
+    }
     tl_status status = tl_plan_advise(&options, &asked, &advice, &r->error);
     if (status != TL_OK)
         return tl_failed(t->cli, &r->error);
@@ -122,7 +139,7 @@ static int plan_as_json(const run *r, bool fits) {
         return TL_EXIT_FAILED;
     tl_json_put_boolean(json, "fits", fits);
     tl_json_put_integer(json, "limit_bytes", r->limit);
-    tl_train_put_plan(json, &r->plan);
+    tl_train_put_plan(json, r->t, &r->plan);
     const int status = tl_cli_json_close(r->t->cli, json);
     return status == TL_EXIT_OK && !fits ? TL_EXIT_VIOLATED : status;
 }
@@ -135,7 +152,7 @@ static int report_plan(const run *r) {
     if (t->cli->format == TL_FORMAT_JSON)
         return plan_as_json(r, true);
     snprintf(rest, sizeof rest, "needs %s of %s %s   (a dry run: nothing was started)",
-             tl_text_bytes((double)p->arena_bytes, t->cli->units, a), tl_text_bytes((double)r->limit, t->cli->units, b),
+             tl_text_bytes((double)needed(r), t->cli->units, a), tl_text_bytes((double)r->limit, t->cli->units, b),
              t->memory_bytes ? "by --memory" : "available");
     tl_out_answer(t->cli, "fits", rest);
     tl_out_item(t->cli, "model", "%s, %s parameters", t->model.name, tl_text_count((double)p->parameters.unique, a));
@@ -150,6 +167,7 @@ static int report_plan(const run *r) {
     tl_out_item(t->cli, "memory", "%s", text);
     tl_out_item(t->cli, "peak at", "%s, %s: %s", tl_phase_name(p->peak.phase), p->peak.module,
                 tl_text_bytes((double)p->peak.bytes, t->cli->units, a));
+    out_examination(r);
     tl_out_item(t->cli, "step", "%lld sequences of %lld tokens in %lld micro-batch%s, %s of products",
                 (long long)p->global_batch, (long long)p->seq, (long long)p->accumulation,
                 p->accumulation == 1 ? "" : "es", tl_text_flops(tl_u128_double(p->per_step), a));
@@ -163,6 +181,19 @@ static int report_plan(const run *r) {
     return TL_EXIT_OK;
 }
 
+/* What testing the net takes, by doing it on meta: the log of the planned step is read before it ends. */
+static tl_status plan_examination(run *r) {
+    tl_train *t = r->t;
+    tl_ctx *ctx = r->planned.ctx;
+    tl_account_read(&r->account, 0, ctx);
+    const int64_t live = tl_ledger_live_total(ctx);
+    t->examined_peak = 0;
+    const tl_status status = t->task->examine(t, ctx, tl_trainer_net(r->planned.trainer), true, &r->error);
+    t->examine_peak = t->examined_peak;
+    t->examine_bytes = t->examine_peak > live ? t->examine_peak - live : 0;
+    return status;
+}
+
 static int make_plan(run *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
@@ -173,10 +204,12 @@ static int make_plan(run *r) {
         context_failed(r, r->planned.ctx);
         return tl_failed(t->cli, &r->error);
     }
+    if (plan_examination(r) != TL_OK)
+        return tl_failed(t->cli, &r->error);
     if (limit == 0 && tl_machine_memory(&total, &limit, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     r->limit = limit;
-    if (r->plan.arena_bytes <= limit)
+    if (needed(r) <= limit)
         return TL_EXIT_OK;
     return t->cli->format == TL_FORMAT_JSON ? plan_as_json(r, false) : refuse(r, limit);
 }
@@ -402,10 +435,24 @@ static void set_total(run *r) {
     tl_note(t->cli, "%lld steps will take %.3g minutes", (long long)total, t->minutes);
 }
 
+/* The log of the step that was just made, which an examination ends. */
+static void read_account(run *r) {
+    if (r->account_step == r->line.step)
+        return;
+    tl_account_read(&r->account, 1, r->ctx);
+    r->account_step = r->line.step;
+}
+
 static tl_status examine(run *r, bool last) {
-    const tl_train *t = r->t;
-    tl_status status = t->task->examine(r->t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
+    tl_train *t = r->t;
+    tl_reading reading;
+    read_account(r);
     r->examined = r->line.step;
+    r->data[0] = r->data[1] = NULL; /* the step's batches are gone */
+    tl_meter_step_begin(r->meter);
+    const tl_status status = t->task->examine(t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
+    tl_meter_read(r->meter, &reading);
+    r->examined_peak = reading.peak_bytes;
     if (status == TL_OK && t->has_validation_loss) {
         r->line.has_val_loss = true;
         r->line.val_loss = t->validation_loss;
@@ -447,14 +494,10 @@ static tl_status between(run *r) {
 }
 
 static tl_status write_account(run *r) {
-    tl_account account = {0};
     if (r->measured.steps == 0)
         return TL_OK;
-    tl_account_read(&account, 0, r->planned.ctx);
-    tl_account_read(&account, 1, r->ctx);
-    tl_status status = tl_train_write_ledger(r->t, &r->plan, &account, &r->measured, &r->error);
-    tl_account_free(&account);
-    return status;
+    read_account(r);
+    return tl_train_write_ledger(r->t, &r->plan, &r->account, &r->measured, &r->error);
 }
 
 static tl_status train(run *r) {
@@ -480,6 +523,8 @@ static tl_status examine_at_end(run *r) {
         tl_json_object(json);
         tl_json_put_string(json, "schema", "tally/1");
         t->task->put_result(t, json);
+        tl_json_put_integer(json, "planned_peak_bytes", t->examine_peak);
+        tl_json_put_integer(json, "measured_peak_bytes", r->examined_peak);
         tl_json_end(json);
     }
     status = tl_train_write(t, "evaluation.json", json, &r->error);
@@ -602,6 +647,7 @@ static void finish(run *r) {
         tl_meter_on_peak(r->meter, NULL, NULL); /* it looks at the trainer */
     if (r->t->task->stop)
         r->t->task->stop(r->t);
+    tl_account_free(&r->account);
     tl_trainer_free(r->trainer);
     tl_ctx_free(r->ctx);
     tl_meter_free(r->meter);

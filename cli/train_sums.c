@@ -43,9 +43,13 @@ static uint64_t position_of_sums(const tl_train *t) {
 
 static tl_status ask(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error) {
     tl_sums_task *s = t->task_data;
-    if (tl_sums_evaluate(s->sums, net, ctx, 0, last ? ASKED : ASKED_MEANWHILE, ASK_BATCH, &s->score,
+    const int64_t batch = t->plan.micro_batch < ASK_BATCH ? t->plan.micro_batch : ASK_BATCH;
+    if (tl_sums_evaluate(s->sums, net, ctx, 0, last ? ASKED : ASKED_MEANWHILE, batch, &s->score,
                          last ? s->answers : NULL, last ? SHOWN : 0) != TL_OK)
         return tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+    tl_peak peak;
+    tl_ledger_peak(ctx, &peak);
+    t->examined_peak = peak.bytes;
     return TL_OK;
 }
 

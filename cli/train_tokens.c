@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "data.h"
-#include "tally/grad.h"
+#include "tally/infer.h"
 #include "train.h"
 
 enum { SLOTS = 2 };
@@ -222,69 +222,39 @@ static uint64_t position_of_tokens(const tl_train *t) {
 
 /* ---- the validation loss ---- */
 
-typedef struct tl_val_sum {
-    double nats;
-    int64_t targets;
-} tl_val_sum;
-
-/* Mean loss of `rows` windows from number `first` on, weighed by their targets. */
-static tl_status add_batch(tl_ctx *ctx, tl_net *net, const tl_sampler *s, int64_t first, int64_t rows, int32_t *ids,
-                           tl_val_sum *sum, tl_error *error) {
-    const int64_t T = s->options.seq, half = rows * T;
-    int32_t *target = ids + half;
-    int64_t counted = 0;
-    double loss = 0;
-    for (int64_t r = 0; r < rows; r++) {
-        const tl_status status = tl_sampler_window(s, (uint64_t)(first + r), ids + r * T, target + r * T, error);
-        if (status != TL_OK)
-            return status;
-    }
-    for (int64_t i = 0; i < half; i++)
-        counted += target[i] != TL_IGNORE_INDEX;
-    if (counted == 0)
-        return TL_OK;
-    tl_scope_begin(ctx);
-    tl_shape shape = TL_SHAPE(ctx, tl_dim_of(rows), tl_dim_of(T));
-    tl_tensor *x = tl_from_data(ctx, TL_I32, shape, TL_DATA, ids, half);
-    tl_tensor *y = tl_from_data(ctx, TL_I32, shape, TL_DATA, target, half);
-    tl_tensor *value = tl_net_loss(net, x, y);
-    tl_status status = value ? tl_item(value, &loss) : tl_ctx_status(ctx);
-    tl_scope_end(ctx);
-    sum->nats += loss * (double)counted;
-    sum->targets += counted;
-    return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", tl_ctx_error(ctx)->message);
+static tl_status next_rows(void *user, int64_t first, int64_t rows, int32_t *input, int32_t *target, tl_error *error) {
+    const tl_sampler *s = user;
+    const int64_t T = s->options.seq;
+    tl_status status = TL_OK;
+    for (int64_t r = 0; r < rows && status == TL_OK; r++)
+        status = tl_sampler_window(s, (uint64_t)(first + r), input + r * T, target + r * T, error);
+    return status;
 }
 
+/* The same windows each time, so that the losses of a run compare. */
 static tl_status examine(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error) {
     tl_tokens_task *k = t->task_data;
+    const tl_eval_options o = {.seq = t->plan.seq, .batch = t->plan.micro_batch};
+    tl_evaluation result;
     tl_sampler s;
-    tl_val_sum sum = {0, 0};
-    (void)last; /* the same windows each time, so that the losses of a run compare */
+    (void)last;
     if (!k->val)
         return TL_OK;
     tl_status status = sampler_of(t, k->val, TL_SAMPLER_IN_ORDER, &s, error);
     if (status != TL_OK)
         return status;
-    const int64_t B = t->plan.micro_batch, most = k->eval_batches * B, windows = s.windows < most ? s.windows : most;
-    int32_t *ids = malloc((size_t)(2 * B * t->plan.seq) * sizeof *ids);
-    if (!ids)
-        return tl_fail(error, TL_ERR_MEMORY, "no memory for batches to evaluate");
-    const bool recording = tl_is_recording(ctx);
-    status = tl_record(ctx, false);
-    tl_net_train(net, false);
-    for (int64_t first = 0; first < windows && status == TL_OK; first += B)
-        status = add_batch(ctx, net, &s, first, windows - first < B ? windows - first : B, ids, &sum, error);
-    tl_net_train(net, true);
-    if (status == TL_OK)
-        status = tl_record(ctx, recording);
-    free(ids);
+    const int64_t most = k->eval_batches * o.batch, windows = s.windows < most ? s.windows : most;
+    status = tl_evaluate_rows(net, windows, next_rows, &s, &o, &result);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", tl_ctx_error(ctx)->message);
-    if (sum.targets == 0)
+    t->examined_peak = result.counts.peak_bytes;
+    if (tl_ctx_is_meta(ctx))
+        return TL_OK;
+    if (result.targets == 0)
         return tl_fail(error, TL_ERR_ARGUMENT, "%s: no target counts in %lld windows", t->texts[TL_SET_VAL],
                        (long long)windows);
-    k->loss = sum.nats / (double)sum.targets;
-    k->examined = sum.targets;
+    k->loss = result.nats / (double)result.targets;
+    k->examined = result.targets;
     t->has_validation_loss = true;
     t->validation_loss = k->loss;
     return TL_OK;

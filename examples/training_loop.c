@@ -101,8 +101,9 @@ static int train(const job *j, double *first, double *last) {
         status = tl_ckpt_load(j->load, &contents, &state, &error);
         s.drawn = state.data_position;
     }
+    const tl_schedule schedule = {TL_SCHEDULE_COSINE, .max = 1e-2, .min = 1e-3, .warmup = 5, .total = STEPS};
     for (int64_t step = j->from; step < j->to && status == TL_OK; step++) {
-        double lr = tl_schedule_cosine(step + 1, 1e-2, 1e-3, 5, STEPS);
+        double lr = tl_schedule_lr(&schedule, step + 1);
         status = tl_trainer_step(trainer, get_batch, &s, lr, &result);
         if (step == j->from)
             *first = result.loss;

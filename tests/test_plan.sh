@@ -1,6 +1,6 @@
 #!/bin/sh
 # tally plan, fit and op as people and scripts meet them: answers, JSON fields, exit statuses, refusals, hostile input, and the
-# bar of the 405B plan. Expected values: shared/CLI.md (fields, statuses), shared/UX.md (the bill), issue 2 (the bars),
+# bar of the 405B plan. Expected values: shared/CLI.md (fields, statuses), shared/UX.md (the bill), the bars of the planner,
 # shared/data/models.csv (parameters), and the arithmetic beside each case.
 set -u
 TALLY=${TALLY:-build/tally}

@@ -197,6 +197,12 @@ static void skips_and_halves(void **state) {
         assert_true(checksum(&f) != before && result.gradient_norm > 0 && isfinite(result.gradient_norm));
         assert_int_equal(scaler_of(&f).good_steps, 1);
         assert_int_equal(tl_optimizer_steps(tl_trainer_optimizer(f.trainer)), 1);
+        /* 7 steps skipped before, `skipped` here and a good one: the next that fails is named as the run counts it. */
+        char named[48];
+        snprintf(named, sizeof named, "at step %d, micro-batch 1", 7 + skipped + 2);
+        poison(&f, "h.1.mlp.c_fc.weight", 5, NAN);
+        assert_int_equal(step(&f, &result), TL_ERR_STATE);
+        EXPECT(&f, named);
         close_run(&f);
     }
 }

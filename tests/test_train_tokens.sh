@@ -164,6 +164,13 @@ wait $pid
 [ $? -eq 130 ] && [ -n "$(checkpoint int)" ]
 said 'SIGTERM: saved, exit 130, the reader ends too' $?
 
+# ---- minutes ----
+# shellcheck disable=SC2086
+run train noise.bin --out minutes $small --minutes 1 --stop-at 3
+said 'a run that --minutes ends stops before it has a number of steps' $?
+gives 'and cannot go on without one: it would for good' 1 'give --minutes again' train --out minutes --resume
+gives 'with --minutes it does' 0 'step 5' train --out minutes --resume --minutes 1 --stop-at 5
+
 # ---- documents ----
 printf 'one\ntwo and three\nfour\n' >docs.txt
 "$TALLY" data pack docs.txt docs.txt docs.txt docs.txt -o docs.bin --separator 256 >/dev/null
@@ -203,6 +210,33 @@ gives 'evaluation without data' 2 '--val' train noise.bin --out r --eval-every 5
 gives 'validation data too short' 2 'needs 129' train noise.bin --out r --val n9.bin --data-dtype uint16
 [ ! -e r ]
 said 'no folder of what was refused' $?
+
+# ---- what an evaluation takes, and what it is no part of ----
+# It runs between steps, while the arena of the step stays where it is. What it takes is planned by running it on meta and
+# measured by the second instrument.
+for form in fp32 bf16-mixed fp8-mixed; do
+    # shellcheck disable=SC2086
+    run train noise.bin --out "asks.$form" $small --precision $form --recompute full --steps 4 --val cycle.bin
+    planned=$(field "asks.$form/evaluation.json" planned_peak_bytes)
+    [ "${planned:-0}" -gt 0 ] && [ "$planned" = "$(field "asks.$form/evaluation.json" measured_peak_bytes)" ]
+    said "$form: the evaluation's peak, planned = measured" $?
+done
+# shellcheck disable=SC2086
+run --json train noise.bin --dry-run $small --val cycle.bin
+arena=$(field out arena_bytes) asks=$(field out evaluation_bytes)
+[ "${asks:-0}" -gt 0 ]
+said 'it needs more than the arena' $?
+# shellcheck disable=SC2086
+gives 'what holds both is enough' 0 'beside the arena' train noise.bin --dry-run $small --val cycle.bin --memory $((arena + asks))B
+# shellcheck disable=SC2086
+gives 'one byte less is not: the run would outgrow it' 3 'does not fit' train noise.bin --dry-run $small --val cycle.bin \
+    --memory $((arena + asks - 1))B
+# shellcheck disable=SC2086
+gives 'without an evaluation the arena is all' 0 'nothing was started' train noise.bin --dry-run $small --memory "${arena}B"
+# shellcheck disable=SC2086
+run train noise.bin --out stops $small --steps 20 --stop-at 10 --val cycle.bin --eval-every 10
+[ "$(field stops/ledger.json unaccounted_flops)" = 0 ] && [ "$(field stops/ledger.json unaccounted_bytes)" = 0 ]
+said 'a run that stops where it was evaluated: its account is of the step alone' $?
 
 # ---- dry runs ----
 gives 'a dry run prints the plan' 0 'nothing was started' train noise.bin --dry-run

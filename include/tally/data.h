@@ -60,7 +60,8 @@ typedef struct tl_sums_score {
     int64_t asked, right;
 } tl_sums_score;
 /* Asks the net `count` held-out sums from `first` on, batch by batch: greedy decoding, digit by digit, each digit fed back.
- * The first `n_answers` are kept in `answers` (may be NULL). Nothing is recorded and dropout is off meanwhile. */
+ * The first `n_answers` are kept in `answers` (may be NULL). Nothing is recorded and dropout is off meanwhile. The ledger's
+ * log starts with it. On meta the same forwards run, nothing is asked and `sums` may be NULL. */
 tl_status tl_sums_evaluate(const tl_sums *sums, tl_net *net, tl_ctx *ctx, int64_t first, int64_t count, int64_t batch,
                            tl_sums_score *score, tl_sums_answer *answers, int n_answers) TL_MUST_CHECK;
 

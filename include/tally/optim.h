@@ -147,8 +147,6 @@ typedef struct tl_schedule {
 tl_status tl_schedule_check(const tl_schedule *schedule, tl_error *error) TL_MUST_CHECK;
 /* The learning rate of a step of a schedule that was checked. */
 double tl_schedule_lr(const tl_schedule *schedule, int64_t step);
-/* The cosine by its numbers alone. */
-double tl_schedule_cosine(int64_t step, double max, double min, int64_t warmup, int64_t total);
 const char *tl_schedule_name(tl_schedule_kind kind); /* "constant" "linear" "cosine" "wsd" "wsd-sqrt" */
 
 #ifdef __cplusplus

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tally/account.h"
 #include "tally/grad.h"
 #include "tally/ops.h"
 #include "tensor/ctx.h"
@@ -13,12 +14,13 @@ static tl_status next_tokens(tl_net *net, tl_ctx *ctx, const int32_t *tokens, in
                              int64_t *next) {
     tl_scope_begin(ctx);
     tl_shape shape = TL_SHAPE(ctx, tl_dim_of(rows), tl_dim_of(length));
-    tl_tensor *input = tl_from_data(ctx, TL_I32, shape, TL_DATA, tokens, rows * length);
+    tl_tensor *input = tl_ctx_is_meta(ctx) ? tl_empty(ctx, TL_I32, shape, TL_DATA)
+                                           : tl_from_data(ctx, TL_I32, shape, TL_DATA, tokens, rows * length);
     tl_tensor *logits = tl_net_forward(net, input);
     tl_tensor *last = tl_slice(logits, 1, length - 1, tl_dim_of(1), 1);
     tl_tensor *best = tl_argmax(last);
     tl_status status = tl_ctx_status(ctx);
-    if (status == TL_OK)
+    if (status == TL_OK && !tl_ctx_is_meta(ctx))
         status = tl_tensor_read(best, next, (size_t)rows * sizeof *next);
     tl_scope_end(ctx);
     return status;
@@ -59,7 +61,8 @@ typedef struct asking {
 static tl_status ask(const asking *q, int64_t first, int64_t rows, tl_sums_score *score, tl_sums_answer *answers,
                      int n_answers) {
     int32_t row[TL_SUMS_LENGTH], unused[TL_SUMS_LENGTH];
-    for (int64_t r = 0; r < rows; r++) {
+    const bool meta = tl_ctx_is_meta(q->ctx);
+    for (int64_t r = 0; r < rows && !meta; r++) {
         int a, b;
         tl_sums_held_out(q->sums, first + r, &a, &b);
         tl_sums_encode(a, b, TL_SUMS_LENGTH, row, unused);
@@ -71,7 +74,7 @@ static tl_status ask(const asking *q, int64_t first, int64_t rows, tl_sums_score
             return status;
         append(q->tokens, rows, length, q->next);
     }
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows && !meta; r++) {
         int a, b;
         tl_sums_held_out(q->sums, first + r, &a, &b);
         tl_sums_answer answer = read_answer(a, b, q->tokens + r * TL_SUMS_LENGTH);
@@ -99,6 +102,7 @@ tl_status tl_sums_evaluate(const tl_sums *sums, tl_net *net, tl_ctx *ctx, int64_
     if (status == TL_OK)
         status = tl_record(ctx, false);
     tl_net_train(net, false);
+    tl_ledger_step_begin(ctx); /* its account is its own */
     for (int64_t done = 0; done < count && status == TL_OK; done += batch)
         status = ask(&q, first + done, count - done < batch ? count - done : batch, score, answers, n_answers);
     tl_net_train(net, true);

@@ -1,7 +1,5 @@
 /* Clipping by the global norm of all gradients, and finding the one that is not finite. */
-#include "tally/optim.h"
-
-#include "op/core.h"
+#include "optim/optimizer.h"
 
 /* Ops on a gradient are booked where its parameter lives, so that equal layers fold. */
 static void stand_at(tl_ctx *ctx, const tl_tensor *grad) {
@@ -54,14 +52,8 @@ static tl_status check_norm(tl_ctx *ctx, const tl_tensor *total, const tl_parame
                        name);
 }
 
-tl_tensor *tl_clip_gradients(tl_ctx *ctx, const tl_parameter *parameters, int count, double max_norm) {
-    if (!(max_norm > 0)) {
-        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "clipping to a norm of %g; it must be positive", max_norm);
-        return NULL;
-    }
-    bool recording = ctx->recording;
+tl_tensor *tl_gradient_squares(tl_ctx *ctx, const tl_parameter *parameters, int count) {
     tl_place before = ctx->place;
-    ctx->recording = false;
     tl_tensor *total = NULL;
     for (int i = 0; i < count && ctx->error.status == TL_OK; i++) {
         tl_tensor *grad = parameters[i].tensor->grad;
@@ -72,21 +64,41 @@ tl_tensor *tl_clip_gradients(tl_ctx *ctx, const tl_parameter *parameters, int co
         if (!total)
             total = square;
         else {
-            tl_accumulate_(total, square, TL_HERE);
+            tl_release(tl_accumulate_(total, square, TL_HERE));
             tl_release(square);
         }
     }
-    (void)check_norm(ctx, total, parameters, count);
-    for (int i = 0; i < count && total && ctx->error.status == TL_OK; i++) {
+    ctx->place.region = before.region;
+    ctx->place.module = before.module;
+    return ctx->error.status == TL_OK ? total : NULL;
+}
+
+tl_status tl_clip_by_squares(tl_ctx *ctx, const tl_parameter *parameters, int count, tl_tensor *squares,
+                             double max_norm) {
+    tl_place before = ctx->place;
+    for (int i = 0; i < count && squares && ctx->error.status == TL_OK; i++) {
         tl_tensor *grad = parameters[i].tensor->grad;
         if (!grad)
             continue;
         stand_at(ctx, grad);
-        tl_release(tl_clip_scale_(grad, total, max_norm, TL_HERE));
+        tl_release(tl_clip_scale_(grad, squares, max_norm, TL_HERE));
     }
     ctx->place.region = before.region;
     ctx->place.module = before.module;
-    tl_tensor *norm = total ? tl_sqrt_(total, TL_HERE) : NULL;
+    return ctx->error.status;
+}
+
+tl_tensor *tl_clip_gradients(tl_ctx *ctx, const tl_parameter *parameters, int count, double max_norm) {
+    if (!(max_norm > 0)) {
+        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "clipping to a norm of %g; it must be positive", max_norm);
+        return NULL;
+    }
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_tensor *total = tl_gradient_squares(ctx, parameters, count);
+    if (check_norm(ctx, total, parameters, count) == TL_OK)
+        (void)tl_clip_by_squares(ctx, parameters, count, total, max_norm);
+    tl_tensor *norm = total && ctx->error.status == TL_OK ? tl_sqrt_(total, TL_HERE) : NULL;
     ctx->recording = recording;
     return ctx->error.status == TL_OK ? norm : NULL;
 }

@@ -29,4 +29,12 @@ bool tl_optimizer_is_adam(tl_optimizer_kind kind); /* adam, adamw, adamw8bit: ha
 tl_status tl_groups_apply(tl_ctx *ctx, const tl_parameter *parameters, int count, const tl_optimizer_options *options,
                           tl_slot *slots);
 
+/* ---- clip.c ---- */
+/* Σ g² over all gradients in f64, one element of the current scope; finite exactly if every gradient is, and their squares'
+ * sum. Books on meta as elsewhere. NULL: no gradient at all, or the context's error. */
+tl_tensor *tl_gradient_squares(tl_ctx *ctx, const tl_parameter *parameters, int count);
+/* All gradients times min(1, max_norm/(√squares + 1e-6)). */
+tl_status tl_clip_by_squares(tl_ctx *ctx, const tl_parameter *parameters, int count, tl_tensor *squares,
+                             double max_norm);
+
 #endif

@@ -76,8 +76,3 @@ double tl_schedule_lr(const tl_schedule *s, int64_t step) {
         return s->max + (s->kind == TL_SCHEDULE_WSD_SQRT ? sqrt(x) : x) * (s->min - s->max);
     }
 }
-
-double tl_schedule_cosine(int64_t step, double max, double min, int64_t warmup, int64_t total) {
-    tl_schedule s = {TL_SCHEDULE_COSINE, max, min, warmup, total, 0};
-    return tl_schedule_lr(&s, step);
-}

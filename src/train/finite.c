@@ -91,6 +91,11 @@ static void watch(void *self, const tl_sig *sig, tl_tensor *const out[], int n) 
     }
 }
 
+/* As the run counts: a skipped step is one too. */
+static long long step_of(const tl_trainer *tr) {
+    return (long long)(tl_optimizer_steps(tr->optimizer) + tr->scaler.skipped) + 1;
+}
+
 tl_status tl_fail_not_finite_loss(tl_trainer *tr, const tl_batch *batch, int64_t micro, double loss,
                                   uint64_t position) {
     tl_ctx *ctx = tr->ctx;
@@ -114,39 +119,14 @@ tl_status tl_fail_not_finite_loss(tl_trainer *tr, const tl_batch *batch, int64_t
         tl_ctx_clear_error(ctx);
     return tl_ctx_fail(ctx, TL_ERR_STATE,
                        "the loss is %g at step %lld, micro-batch %lld; stopped before the update: %s", loss,
-                       (long long)tl_optimizer_steps(tr->optimizer) + 1, (long long)micro + 1,
+                       step_of(tr), (long long)micro + 1,
                        f.found ? f.text : "a second forward on the same batch was finite everywhere");
-}
-
-tl_tensor *tl_gradient_squares(tl_trainer *tr) {
-    tl_ctx *ctx = tr->ctx;
-    const tl_parameter *list;
-    int count = tl_net_parameters(tr->net, &list);
-    tl_place before = ctx->place;
-    tl_tensor *total = NULL;
-    for (int i = 0; i < count && ctx->error.status == TL_OK; i++) {
-        tl_tensor *grad = tl_tensor_grad(list[i].tensor);
-        if (!grad)
-            continue;
-        ctx->place.region = grad->storage->region;
-        ctx->place.module = grad->storage->module;
-        tl_tensor *square = tl_square_sum(grad);
-        if (!total)
-            total = square;
-        else {
-            tl_release(tl_accumulate(total, square));
-            tl_release(square);
-        }
-    }
-    ctx->place.region = before.region;
-    ctx->place.module = before.module;
-    return ctx->error.status == TL_OK ? total : NULL;
 }
 
 tl_status tl_fail_not_finite_gradient(tl_trainer *tr) {
     const tl_parameter *list;
     int count = tl_net_parameters(tr->net, &list);
-    long long step = (long long)tl_optimizer_steps(tr->optimizer) + 1;
+    long long step = step_of(tr);
     const char *name = tl_first_non_finite_gradient(tr->ctx, list, count);
     const tl_tensor *grad = name ? tl_tensor_grad(tl_net_find(tr->net, name)) : NULL;
     if (grad) {

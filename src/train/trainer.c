@@ -1,4 +1,5 @@
 /* The training step, in one place for plan and run. */
+#include "optim/optimizer.h"
 #include "train/trainer.h"
 
 #include "tally/account.h"
@@ -216,25 +217,6 @@ static tl_status reduce_gradients(tl_trainer *tr, const tl_parameter *list, int 
     return tr->ctx->error.status;
 }
 
-/* All gradients times min(1, clip/(norm + 1e-6)), as tl_clip_gradients, from the squares that were added up already. With
- * a loss scale both norm and limit are that much larger. */
-static tl_status clip(tl_trainer *tr, tl_tensor *squares, double scale) {
-    tl_ctx *ctx = tr->ctx;
-    const tl_parameter *list;
-    int count = tl_net_parameters(tr->net, &list);
-    for (int i = 0; i < count && tr->options.clip > 0 && squares; i++) {
-        tl_tensor *grad = tl_tensor_grad(list[i].tensor);
-        if (!grad)
-            continue;
-        ctx->place.region = grad->storage->region;
-        ctx->place.module = grad->storage->module;
-        tl_release(tl_clip_scale(grad, squares, tr->options.clip * scale));
-    }
-    ctx->place.region = 0;
-    ctx->place.module = 0;
-    return ctx->error.status;
-}
-
 /* A skipped step: half the scale. States appear with it all the same, so that every step after the first allocates alike. */
 static tl_status skip(tl_trainer *tr, tl_step_result *result) {
     tl_loss_scaler *s = &tr->scaler;
@@ -260,15 +242,17 @@ static void count_good_step(tl_loss_scaler *s) {
 static tl_status update(tl_trainer *tr, double lr, tl_step_result *result) {
     tl_ctx *ctx = tr->ctx;
     double scale = tr->options.loss_scaling ? tr->scaler.scale : 1.0, total = 0;
-    tl_tensor *squares = tl_gradient_squares(tr);
+    const tl_parameter *list;
+    int count = tl_net_parameters(tr->net, &list);
+    tl_tensor *squares = tl_gradient_squares(ctx, list, count);
     tl_status status = ctx->error.status;
     if (status == TL_OK && squares && !tl_ctx_is_meta(ctx) && (status = tl_item(squares, &total)) == TL_OK &&
         !(total - total == 0.0))
         return tr->options.loss_scaling ? skip(tr, result) : tl_fail_not_finite_gradient(tr);
     result->gradient_norm = __builtin_sqrt(total) / scale;
     tl_phase_set(ctx, TL_PHASE_STEP);
-    if (status == TL_OK)
-        status = clip(tr, squares, scale);
+    if (status == TL_OK && tr->options.clip > 0) /* with a loss scale norm and limit are that much larger */
+        status = tl_clip_by_squares(ctx, list, count, squares, tr->options.clip * scale);
     tl_optimizer_unscale(tr->optimizer, tr->options.loss_scaling, 1.0 / scale);
     if (status == TL_OK)
         status = tl_optimizer_step(tr->optimizer, lr);

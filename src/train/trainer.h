@@ -18,9 +18,6 @@ struct tl_trainer {
  * forward order that is not finite. `position`: of the dropout stream before that forward. Returns the error. */
 tl_status tl_fail_not_finite_loss(tl_trainer *trainer, const tl_batch *batch, int64_t micro, double loss,
                                   uint64_t position);
-/* Σ g² over all gradients in f64, one element of the current scope; finite exactly if every gradient is. Books on meta as
- * elsewhere. NULL: no gradient at all, or the context's error. */
-tl_tensor *tl_gradient_squares(tl_trainer *trainer);
 /* Fails naming the first parameter whose gradient is not finite. */
 tl_status tl_fail_not_finite_gradient(tl_trainer *trainer);
 
