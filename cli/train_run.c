@@ -606,7 +606,10 @@ static int report(run *r) {
     char seconds[TL_TEXT];
     if (t->cli->format == TL_FORMAT_JSON)
         return report_json(r);
-    if (r->line.step > r->start)
+    if (t->steps >= TL_STEPS_OPEN)
+        tl_out(t->cli, "%s: step %lld of as many as --minutes will allow, loss %.4f\n", t->folder,
+               (long long)r->line.step, r->line.loss);
+    else if (r->line.step > r->start)
         tl_out(t->cli, "%s: step %lld of %lld, %s of training, loss %.4f\n", t->folder, (long long)r->line.step,
                (long long)t->steps, tl_text_duration(r->trained_seconds, seconds), r->line.loss);
     else

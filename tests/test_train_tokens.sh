@@ -168,7 +168,7 @@ said 'SIGTERM: saved, exit 130, the reader ends too' $?
 # shellcheck disable=SC2086
 run train noise.bin --out minutes $small --minutes 1 --stop-at 3
 said 'a run that --minutes ends stops before it has a number of steps' $?
-gives 'and cannot go on without one: it would for good' 1 'give --minutes again' train --out minutes --resume
+gives 'and cannot go on without one: it would for good' 2 'give --minutes again' train --out minutes --resume
 gives 'with --minutes it does' 0 'step 5' train --out minutes --resume --minutes 1 --stop-at 5
 
 # ---- documents ----
