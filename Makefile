@@ -211,7 +211,7 @@ SCRIPTS_TO_RUN = $(if $(SANITIZE),$(if $(TEST_SCRIPTS),$(shell grep -l TALLY $(T
 
 # TESTS_ONLY='test_pool test_tensor' runs those alone.
 test-run: build-tests
-	@BUILD=$(BUILD) CC=$(CC) SANITIZE=$(SANITIZE) TEST_TIMEOUT=$(TEST_TIMEOUT) TESTS_ONLY='$(TESTS_ONLY)' \
+	@BUILD=$(BUILD) CC='$(CC)' SANITIZE=$(SANITIZE) TEST_TIMEOUT=$(TEST_TIMEOUT) TESTS_ONLY='$(TESTS_ONLY)' \
 	  sh tools/run-tests.sh $(TESTS) $(BUILD)/conformance $(SCRIPTS_TO_RUN)
 
 # Everything compiled and nothing run.
