@@ -120,6 +120,7 @@ tiny='--data-dtype uint16 --model gpt2:N=1,D=16,H=2,V=64,C=8 --micro-batch 8 --s
     refuses 2 'has a vocabulary of 64' train ids.bin $tiny --vocab 65 --out never
     refuses 2 '--stop-at 0: 1 to' train ids.bin $tiny --stop-at 0 --out never
     refuses 2 '--optim "adams": adamw, adam' train "$(printf '{"task":"tokens","data":"ids.bin","optim":"adams"}' >t.json && echo t.json)" --out never
+    refuses 2 'needs "data"' train "$(printf '{"task":"tokens"}' >u.json && echo u.json)" --out never
     mkdir -p blocked/plan.json
     refuses 1 'cannot rename to blocked/plan.json' train ids.bin $tiny --out blocked
 }
