@@ -260,6 +260,13 @@ int tl_evaluating_report(tl_evaluating *e) {
     int status = TL_EXIT_OK;
     if (e->error.status != TL_OK)
         return tl_failed(e->cli, &e->error);
+    if (!isfinite(r.loss)) { /* a number that is none is no result */
+        tl_say(e->cli,
+               "the loss of %s is not finite on %s: its weights or what they give have run away; `tally sample' "
+               "says of which token, an earlier checkpoint may be whole",
+               e->opened.path, e->source);
+        return TL_EXIT_FAILED;
+    }
     if (e->cli->format == TL_FORMAT_JSON) {
         status = report_json(e, &r);
     } else {

@@ -5,6 +5,7 @@
 #include "verb.h"
 
 #define TL_RUN_PATH 4096
+#define TL_RUN_LINE 8192 /* bytes of a line of metrics.jsonl at most, several times what one takes */
 
 typedef enum tl_run_state { TL_RUN_FINISHED, TL_RUN_RUNNING, TL_RUN_INTERRUPTED, TL_RUN_DAMAGED } tl_run_state;
 const char *tl_run_state_name(tl_run_state state);

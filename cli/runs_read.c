@@ -147,20 +147,31 @@ static void take_line(tl_run *run, const char *line, bool points, int64_t *capac
 
 /* A last line without its end is being written, or was when the run was killed: it is left out. */
 static void read_metrics(tl_run *run, bool points) {
-    char path[TL_RUN_PATH + 64], *line = NULL;
-    size_t size = 0;
-    ssize_t length;
+    char path[TL_RUN_PATH + 64], line[TL_RUN_LINE];
+    struct stat about;
     int64_t bad = 0, number = 0, capacity = 0;
-    FILE *file = fopen(path_of(run, "metrics.jsonl", path), "r");
+    path_of(run, "metrics.jsonl", path);
+    const bool other = stat(path, &about) == 0 && !S_ISREG(about.st_mode); /* a pipe would keep us waiting for ever */
+    FILE *file = other ? NULL : fopen(path, "r");
     if (!file) {
-        if (errno != ENOENT)
+        if (other)
+            damage(run, "metrics.jsonl is no regular file");
+        else if (errno != ENOENT)
             damage(run, "cannot read metrics.jsonl: %s", strerror(errno));
         return;
     }
-    while ((length = getline(&line, &size, file)) > 0) {
+    while (fgets(line, sizeof line, file)) {
+        const size_t length = strlen(line);
         number++;
-        if (line[length - 1] != '\n')
+        if (length + 1 == sizeof line && line[length - 1] != '\n') {
+            bad = bad ? bad : number; /* no line of ours is as long, and what follows is none either */
             break;
+        }
+        if (length == 0 || line[length - 1] != '\n') {
+            if (!feof(file) && !bad)
+                bad = number; /* a zero byte in it */
+            break;
+        }
         if (line[0] == '{' && length > 2 && line[length - 2] == '}')
             take_line(run, line, points, &capacity);
         else if (!bad)
@@ -168,7 +179,6 @@ static void read_metrics(tl_run *run, bool points) {
     }
     if (ferror(file))
         damage(run, "cannot read metrics.jsonl: %s", strerror(errno));
-    free(line);
     fclose(file);
     if (bad)
         damage(run, "line %lld of metrics.jsonl is no line of a run", (long long)bad);

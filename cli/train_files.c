@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runs.h"
 #include "tally/config.h"
 #include "train.h"
 
@@ -159,24 +160,27 @@ tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error 
 /* Where the first line about a later step starts; also cuts off a last line that was not finished. */
 static long long keep_until(FILE *file, int64_t step) {
     long long kept = 0;
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t length;
-    while ((length = getline(&line, &capacity, file)) > 0) {
+    char line[TL_RUN_LINE];
+    while (fgets(line, sizeof line, file)) {
         static const char start[] = "{\"step\":";
         const char *at = line;
-        if (line[length - 1] != '\n' || strncmp(at, start, sizeof start - 1) != 0 ||
+        const size_t length = strlen(line);
+        if (length == 0 || line[length - 1] != '\n' || strncmp(at, start, sizeof start - 1) != 0 ||
             strtoll(at + sizeof start - 1, NULL, 10) > step)
             break;
-        kept += length;
+        kept += (long long)length;
     }
-    free(line);
     return kept;
 }
 
 FILE *tl_train_metrics(const tl_train *t, int64_t step, tl_error *error) {
     char path[TL_PATH];
+    struct stat about;
     tl_train_path(t, "metrics.jsonl", path);
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode)) {
+        tl_fail(error, TL_ERR_IO, "cannot open %s: it is no regular file; without it the run goes on", path);
+        return NULL;
+    }
     FILE *file = fopen(path, t->resume ? "a+" : "w");
     if (!file) {
         failed("open", path, error);

@@ -147,6 +147,8 @@ static int open_tokens(tl_train *t) {
         return TL_EXIT_FAILED;
     }
     int status = read_settings(t, k);
+    if (status == TL_EXIT_OK && !t->texts[TL_SET_DATA][0])
+        status = tl_usage(t->cli, "the task tokens needs \"data\": a file of tokens, a folder or a pattern");
     if (status == TL_EXIT_OK)
         status = open_stream(t, t->texts[TL_SET_DATA], &k->train);
     if (status == TL_EXIT_OK && t->texts[TL_SET_VAL][0])

@@ -120,6 +120,7 @@ tiny='--data-dtype uint16 --model gpt2:N=1,D=16,H=2,V=64,C=8 --micro-batch 8 --s
     refuses 2 'has a vocabulary of 64' train ids.bin $tiny --vocab 65 --out never
     refuses 2 '--stop-at 0: 1 to' train ids.bin $tiny --stop-at 0 --out never
     refuses 2 '--optim "adams": adamw, adam' train "$(printf '{"task":"tokens","data":"ids.bin","optim":"adams"}' >t.json && echo t.json)" --out never
+    refuses 2 'needs "data"' train "$(printf '{"task":"tokens"}' >u.json && echo u.json)" --out never
     mkdir -p blocked/plan.json
     refuses 1 'cannot rename to blocked/plan.json' train ids.bin $tiny --out blocked
 }
@@ -127,6 +128,31 @@ tiny='--data-dtype uint16 --model gpt2:N=1,D=16,H=2,V=64,C=8 --micro-batch 8 --s
 verdict $? 0 '' err 'what cannot be put in place is taken away'
 refuses 1 'there is no ./config.json' sample ids.bin --ids 1
 refuses 1 'fifo is no regular file' sample fifo --ids 1
+
+# ---- a run's folder that another made ----
+# shellcheck disable=SC2086
+timeout 60 "$TALLY" train ids.bin $tiny --save-every 1 --out run1 >out 2>err
+verdict $? 0 '' err 'a run of two steps'
+cp -r run1 run2
+rm run1/metrics.jsonl
+mkfifo run1/metrics.jsonl
+timeout 20 "$TALLY" runs run1 >out 2>err </dev/null
+verdict $? 0 'metrics.jsonl is no regular file' err 'a log that is a pipe is damage'
+refuses 1 'metrics.jsonl: it is no regular file' train --resume --out run1
+rm run1/metrics.jsonl
+ln -s /dev/zero run1/metrics.jsonl
+timeout 20 "$TALLY" runs run1 >out 2>err </dev/null
+verdict $? 0 'metrics.jsonl is no regular file' err 'so is one that never ends'
+rm run1/metrics.jsonl run1/plan.json
+truncate -s 100G run1/metrics.jsonl
+mkfifo run1/plan.json
+timeout 20 "$TALLY" runs run1 >out 2>err </dev/null
+verdict $? 0 'plan.json: is a FIFO; a file with a JSON object is wanted' err 'a plan that is a pipe is named as one'
+# A weight that is no number (c0 7f: the last bytes of a float's quiet NaN) has a loss that is none.
+timeout 60 "$TALLY" export run2 --out weights >out 2>err
+size=$(wc -c <weights/model.safetensors)
+printf '\300\177' | dd of=weights/model.safetensors bs=1 seek=$((size - 2)) conv=notrunc 2>err
+refuses 1 'is not finite' eval weights --data ids.bin --dtype uint16
 
 # ---- names and standard files ----
 escape=$(printf '\033')

@@ -268,6 +268,26 @@ static void patterns_cannot_hang(void **state) {
     free(text);
 }
 
+/* A word of a megabyte, such as a run of blanks or of zero bytes, is a word: 2^20 times the byte, whose id is 0. */
+static void a_word_of_a_megabyte_is_one(void **state) {
+    const size_t length = (size_t)1 << 20;
+    tl_error error = {0};
+    tl_token_list list = {0};
+    char *text = malloc(length);
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'a', length); /* ByteLevel's pattern takes a run of letters as one word */
+    tl_tokenizer *t = parse_with(PRE, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", &error);
+    if (!t)
+        fail_msg("%s", error.message);
+    if (tl_tokenizer_encode(t, text, length, TL_SPECIAL_TEXT, &list, &error) != TL_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(list.count, length);
+    tl_token_list_free(&list);
+    tl_tokenizer_free(t);
+    free(text);
+}
+
 /* Bytes that are no UTF-8 stay together in pieces, also where the last could begin a character: here C6 C6 merges. */
 static void what_is_no_utf8_stays_together(void **state) {
     tl_error error = {0};
@@ -345,6 +365,7 @@ int main(void) {
         cmocka_unit_test(ends_are_told),
         cmocka_unit_test(normal_form_c_is_held),
         cmocka_unit_test(patterns_cannot_hang),
+        cmocka_unit_test(a_word_of_a_megabyte_is_one),
         cmocka_unit_test(what_is_no_utf8_stays_together),
         cmocka_unit_test(white_space_is_unicodes),
         cmocka_unit_test(patterns_may_look_back),

@@ -37,7 +37,8 @@ static tl_status parse(tl_run_file *file, char *text, size_t length, tl_error *e
 tl_run_file *tl_run_file_read(const char *path, tl_error *error) {
     char *text = NULL;
     size_t length = 0;
-    if (tl_config_load(path, &text, &length, error) != TL_OK)
+    if (tl_config_load_kind(path, TL_CONFIG_MOST_BYTES, "a file with a JSON object is wanted", &text, &length, error) !=
+        TL_OK)
         return NULL;
     tl_run_file *file = calloc(1, sizeof *file);
     if (!file) {

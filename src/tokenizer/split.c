@@ -11,8 +11,8 @@
 
 enum {
     LONGEST_PATTERN = 16384,
-    WINDOW = 256,          /* bytes a match sees at first */
-    ALLOWANCE = 1 << 20,   /* bytes that may be looked at again, at the start of a text … */
+    WINDOW = 256,        /* bytes a match sees at first */
+    ALLOWANCE = 1 << 24, /* bytes that may be looked at again, at the start of a text: a word of 2 MiB may be it … */
     ALLOWANCE_A_BYTE = 64, /* … and for each byte of a word found */
     STEPS = 20000,         /* backtracking within a window: at least, … */
     STEPS_A_BYTE = 16,     /* … and for each of its bytes */
@@ -271,7 +271,7 @@ static outcome match_fails(const split *s, const pattern_stage *stage, int code,
         tl_fail(
             s->error, TL_ERR_UNSUPPORTED,
             "%s: %s: the pattern takes too many steps on the text at byte %llu (it tries the same letters again and "
-            "again); a pattern that decides sooner would work",
+            "again, or a word has megabytes); a pattern that decides sooner, or a text with blanks, would work",
             name, stage->where, at);
     else {
         (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
