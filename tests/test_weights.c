@@ -531,7 +531,7 @@ static void what_cannot_be_said_is_not_written(void **state) {
     w = begin(&families[0], TL_F32, NULL, NULL);
     assert_int_equal(tl_weights_save(folder, w.net, &options, &error), TL_ERR_ARGUMENT);
     tl_error_clear(&error);
-    assert_int_equal(tl_weights_save("/nonexistent/folder", w.net, NULL, &error), TL_ERR_IO);
+    assert_int_equal(tl_weights_save("/dev/null/folder", w.net, NULL, &error), TL_ERR_IO);
     end(&w);
 }
 
