@@ -473,6 +473,9 @@ static int read_model(tl_train *t) {
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)t->plan.seq, t->model.name,
                         (long long)t->model.context);
     t->plan.model = t->model;
+    if (t->texts[TL_SET_SEED_DROPOUT][0] &&
+        !(t->model.dropout_embedding > 0 || t->model.dropout_attention > 0 || t->model.dropout_residual > 0))
+        tl_note(cli, "--seed-dropout changes nothing: %s has no dropout", t->model.name);
     const int status = check_init(t);
     if (status != TL_EXIT_OK)
         return status;

@@ -5,7 +5,8 @@
 #include "tally/weights.h"
 #include "train.h"
 
-enum { EXTRAS = 4096, SCALER_TEXTS = 3 };
+/* At most 1024 blocks (tl_model_check) with seven linear layers each, and a state of float8 for each. */
+enum { EXTRAS = 8192, SCALER_TEXTS = 3 };
 
 /* What a checkpoint holds beside the state proper: enough to build the model again without the run's folder, and what the
  * precision carries from step to step. */
@@ -74,7 +75,7 @@ static tl_status restore_scaler(tl_ctx *ctx, tl_trainer *trainer, const char *pa
         char key[48];
         snprintf(key, sizeof key, "precision.%s", scaler_keys[i]);
         const char *text = tl_ckpt_text(c, key);
-        whole = whole && text && tl_parse_number(text, 0, 0x1p53, &values[i], NULL) == TL_OK;
+        whole = whole && text && tl_parse_number(text, 0, i == 0 ? 0x1p126 : 0x1p53, &values[i], NULL) == TL_OK;
     }
     tl_ckpt_close(c);
     if (!whole)

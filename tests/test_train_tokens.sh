@@ -186,6 +186,12 @@ same_checkpoints docs noted
 said 'without the option it is what pack noted' $?
 
 # ---- what cannot be ----
+# 256 stands everywhere, so that each target stands behind one: the loss of nothing would be 0, and decay would go on.
+awk 'BEGIN { for (i = 0; i < 200; i++) printf "\\000\\001" }' | xargs -0 printf >blank.bin
+gives 'a step in which no target counts' 1 'no target counts in windows 0 to 1' train blank.bin --data-dtype uint16 --vocab 257 \
+    --separator 256 --out blank --model gpt2:N=1,D=16,H=2 --seq 8 --micro-batch 2 --threads 1 --steps 4
+gives '--seed-dropout without dropout says that it changes nothing' 0 'gpt2:N=1,D=16,H=2 has no dropout' train noise.bin --dry-run \
+    --out r --model gpt2:N=1,D=16,H=2 --seed-dropout 3
 gives 'FAULTS: an id not below the vocabulary is named, with index and file' 1 'noise.bin: id ' train noise.bin --out bad \
     --model gpt2:N=1,D=16,H=2,V=100 --seq 8 --micro-batch 2 --threads 1 --steps 20
 grep -q 'is not below the vocabulary of 100' flat

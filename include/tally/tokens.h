@@ -159,9 +159,9 @@ void tl_reader_free(tl_reader *reader);
 
 typedef struct tl_token_batch {
     tl_tensor *input, *target; /* i32 [B,T], category data, dims named B and T */
-    int64_t counted, total;    /* targets that are not ignored, of this batch and of its step; 0: none are */
+    int64_t counted, total;    /* targets that are not ignored, of this batch and of its step; total 0: all count */
 } tl_token_batch;
-/* The next micro-batch, its tensors in the current scope. An error met ahead arrives when its step's turn has come, with the
+/* The next micro-batch, its tensors in the current scope. A step in which no target counts is an error. An error met ahead arrives when its step's turn has come, with the
  * id, its index and its file, and sticks in the context. */
 tl_status tl_reader_next(tl_reader *reader, tl_token_batch *batch) TL_MUST_CHECK;
 uint64_t tl_reader_position(const tl_reader *reader); /* windows handed out so far: for a checkpoint */

@@ -46,7 +46,7 @@ typedef struct tl_batch {
     tl_tensor *input, *target;
     /* Micro-batches with different numbers of counted targets (not TL_IGNORE_INDEX): `counted` of this one and `total` of
      * the whole step, the same in each of its batches, which add up to it. Loss and gradients are then those of one batch
-     * of all of them: this one weighs counted/total instead of 1/A. A total of 0: not told, or no target counts at all. */
+     * of all of them: this one weighs counted/total instead of 1/A. A total of 0: not told. */
     int64_t counted, total;
 } tl_batch;
 typedef tl_status tl_batch_source(void *user, tl_ctx *ctx, const tl_train_options *options, int64_t micro,

@@ -173,6 +173,13 @@ static tl_status take_step(tl_reader *r) {
     r->total = 0;
     for (int64_t micro = 0; r->sampler.options.ignore_boundaries && micro < r->accumulation; micro++)
         r->total += count_targets(r, micro);
+    const uint64_t window = tl_reader_position(r);
+    if (r->sampler.options.ignore_boundaries && r->total == 0) /* a loss of nothing is 0, and decay would go on */
+        return tl_ctx_fail(r->ctx, TL_ERR_FORMAT,
+                           "no target counts in windows %llu to %llu, a whole step: each stands at a document's "
+                           "boundary; another separator, or boundaries that count, would work",
+                           (unsigned long long)window,
+                           (unsigned long long)window + (uint64_t)(r->micro_batch * r->accumulation) - 1);
     return TL_OK;
 }
 
