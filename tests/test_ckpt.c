@@ -19,6 +19,8 @@
 
 #include "ckpt_world.h"
 
+#include "tally/plan.h"
+
 static char folder[64], path[96];
 
 static const ckpt_kind adamw = {.name = "adamw", .optimizer = {.kind = TL_OPTIM_ADAMW}, .dropout = 0.1};
@@ -109,44 +111,91 @@ static const ckpt_kind kinds[] = {
      .threads_after = 1},
 };
 
+static void five_and_five_are_ten_of(const ckpt_kind *k) {
+    int threads = k->threads ? k->threads : 1, after = k->threads_after ? k->threads_after : threads;
+    int64_t accumulation = k->accumulation ? k->accumulation : 1, width = k->width ? k->width : 16;
+    ckpt_precision more, into;
+    ckpt_world whole = ckpt_begin(k, width, 1, threads), first = ckpt_begin(k, width, 1, threads),
+               second = ckpt_begin(k, width, 77, after);
+    tl_error error = {TL_OK, ""};
+    tl_ckpt_state s = {0};
+    double loss = ckpt_steps(&whole, 10);
+    ckpt_steps(&first, 5);
+    ckpt_precision_of(&first, &more);
+    ckpt_precision_of(&second, &into);
+    if (save(&first, &error) != TL_OK)
+        fail_msg("%s: %s", k->name, error.message);
+    if (load(&second, &s, &error) != TL_OK)
+        fail_msg("%s: %s", k->name, error.message);
+    ckpt_take_scaler(&second, path);
+    assert_int_equal(s.step, 5);
+    assert_true(k->scale > 0 ? s.optimizer_steps < 5 : s.optimizer_steps == 5);
+    assert_true(k->scale != 0x1p20 || s.optimizer_steps > 0);
+    assert_int_equal(s.total_steps, 10);
+    assert_int_equal(s.seed_init, 1);
+    assert_int_equal(s.data_position, 5 * 2 * accumulation);
+    ckpt_assert_same(&first, &second);
+    tl_sums_free(second.sums);
+    second.sums = tl_sums_new(NULL, s.seed_data, &error);
+    tl_sums_seek(second.sums, s.data_position);
+    double resumed = ckpt_steps(&second, 5);
+    if (loss != resumed)
+        fail_msg("%s: loss %.17g after ten steps, %.17g resumed", k->name, loss, resumed);
+    ckpt_assert_same(&whole, &second);
+    ckpt_end(&whole);
+    ckpt_end(&first);
+    ckpt_end(&second);
+}
+
 static void five_and_five_are_ten(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        const ckpt_kind *k = &kinds[i];
-        int threads = k->threads ? k->threads : 1, after = k->threads_after ? k->threads_after : threads;
-        int64_t accumulation = k->accumulation ? k->accumulation : 1, width = k->width ? k->width : 16;
-        ckpt_precision more, into;
-        ckpt_world whole = ckpt_begin(k, width, 1, threads), first = ckpt_begin(k, width, 1, threads),
-                   second = ckpt_begin(k, width, 77, after);
-        tl_error error = {TL_OK, ""};
-        tl_ckpt_state s = {0};
-        double loss = ckpt_steps(&whole, 10);
-        ckpt_steps(&first, 5);
-        ckpt_precision_of(&first, &more);
-        ckpt_precision_of(&second, &into);
-        if (save(&first, &error) != TL_OK)
-            fail_msg("%s: %s", k->name, error.message);
-        if (load(&second, &s, &error) != TL_OK)
-            fail_msg("%s: %s", k->name, error.message);
-        ckpt_take_scaler(&second, path);
-        assert_int_equal(s.step, 5);
-        assert_true(k->scale > 0 ? s.optimizer_steps < 5 : s.optimizer_steps == 5);
-        assert_true(k->scale != 0x1p20 || s.optimizer_steps > 0);
-        assert_int_equal(s.total_steps, 10);
-        assert_int_equal(s.seed_init, 1);
-        assert_int_equal(s.data_position, 5 * 2 * accumulation);
-        ckpt_assert_same(&first, &second);
-        tl_sums_free(second.sums);
-        second.sums = tl_sums_new(NULL, s.seed_data, &error);
-        tl_sums_seek(second.sums, s.data_position);
-        double resumed = ckpt_steps(&second, 5);
-        if (loss != resumed)
-            fail_msg("%s: loss %.17g after ten steps, %.17g resumed", k->name, loss, resumed);
-        ckpt_assert_same(&whole, &second);
-        ckpt_end(&whole);
-        ckpt_end(&first);
-        ckpt_end(&second);
-    }
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        five_and_five_are_ten_of(&kinds[i]);
+}
+
+/* Every optimizer in every precision, on both families, with dropout, shuffling and accumulation; the first half on one
+ * thread, the second on two. Every way to recompute takes its turn. */
+static void every_optimizer_in_every_precision(void **state) {
+    (void)state;
+    static const tl_optimizer_options optimizers[] = {
+        {.kind = TL_OPTIM_SGD},
+        {.kind = TL_OPTIM_SGD, .momentum = 0.9},
+        {.kind = TL_OPTIM_ADAGRAD},
+        {.kind = TL_OPTIM_RMSPROP},
+        {.kind = TL_OPTIM_ADAM},
+        {.kind = TL_OPTIM_ADAMW},
+        {.kind = TL_OPTIM_ADAMW, .cs336_order = true},
+        {.kind = TL_OPTIM_ADAMW8BIT},
+    };
+    static const tl_recompute again[] = {
+        {TL_RECOMPUTE_NONE, 0}, {TL_RECOMPUTE_SELECTIVE, 0}, {TL_RECOMPUTE_FULL, 0}, {TL_RECOMPUTE_EVERY, 2}};
+    enum { OPTIMIZERS = sizeof optimizers / sizeof optimizers[0], AGAIN = sizeof again / sizeof again[0] };
+    int turn = 0;
+    for (int p = TL_PRECISION_FP32; p <= TL_PRECISION_FP8_MIXED; p++)
+        for (int o = 0; o < OPTIMIZERS; o++)
+            for (int llama = 0; llama < 2; llama++) {
+                char name[96], how[16];
+                tl_error error = {TL_OK, ""};
+                tl_train_options as = {.optimizer = optimizers[o]};
+                assert_int_equal(tl_precision_apply((tl_precision)p, &as, &error), TL_OK);
+                ckpt_kind k = {.name = name,
+                               .optimizer = as.optimizer,
+                               .dropout = 0.1,
+                               .accumulation = 2,
+                               .dtype = as.dtype,
+                               .llama = llama,
+                               .autocast = as.autocast,
+                               .low = as.low,
+                               .loss_scaling = as.loss_scaling,
+                               .fp8 = as.fp8,
+                               .recompute = again[turn++ % AGAIN],
+                               .width = optimizers[o].kind == TL_OPTIM_ADAMW8BIT ? 64 : 16,
+                               .threads_after = 2};
+                snprintf(name, sizeof name, "%s, %s%s, %s, recompute %s", tl_precision_name((tl_precision)p),
+                         tl_optimizer_name(optimizers[o].kind), optimizers[o].cs336_order ? " (CS336)" : "",
+                         llama ? "llama" : "gpt2", tl_recompute_text(k.recompute, how, sizeof how));
+                five_and_five_are_ten_of(&k);
+            }
 }
 
 /* ---- files that are not what they should be ---- */
@@ -490,10 +539,17 @@ static void a_folder_that_cannot_be_written(void **state) {
 #endif
 #endif
 
+/* Not getrusage's: that one remembers the program before the exec. */
 static long peak_kilobytes(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss;
+    char line[256];
+    long kilobytes = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %ld kB", &kilobytes) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kilobytes;
 }
 
 static const ckpt_kind plain = {.name = "adamw", .optimizer = {.kind = TL_OPTIM_ADAMW}};
@@ -577,6 +633,7 @@ int main(int argc, char **argv) {
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(five_and_five_are_ten),
+        cmocka_unit_test(every_optimizer_in_every_precision),
         cmocka_unit_test(cut_short_anywhere_is_refused),
         cmocka_unit_test(any_changed_byte_is_noticed),
         cmocka_unit_test(a_changed_header_is_refused),
