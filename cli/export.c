@@ -5,6 +5,8 @@
 #include "tally/ckpt.h"
 #include "tally/config.h"
 #include "tally/cpu.h"
+#include "tally/run.h"
+#include "tally/tokenizer.h"
 #include "tally/weights.h"
 #include "verb.h"
 
@@ -26,6 +28,7 @@ typedef struct job {
     tl_weights_options options;
     tl_weights_report report;
     int64_t parameters;
+    char tokenizer[400]; /* what became of the run's; "": it has none */
     tl_error error;
 } job;
 
@@ -110,6 +113,27 @@ static tl_status through(job *j) {
     return status;
 }
 
+/* The tokenizer that a run's run.json names goes beside the weights, so that the text can be made again from the folder alone.
+ * One that cannot be written as vocab.json and merges.txt is named: the weights are there all the same. */
+static void export_tokenizer(job *j) {
+    char path[TL_CKPT_PATH];
+    tl_error error = {TL_OK, ""};
+    snprintf(path, sizeof path, "%.4000s/run.json", j->from);
+    tl_run_file *file = is_folder(j->from) ? tl_run_file_read(path, &error) : NULL;
+    const char *name =
+        file && tl_run_file_has(file, "options.tokenizer") ? tl_run_file_text(file, "options.tokenizer", &error) : NULL;
+    if (name && name[0]) {
+        tl_tokenizer *t = tl_tokenizer_open(name, NULL, &error);
+        if (t && tl_tokenizer_save(t, j->out, &error) == TL_OK)
+            snprintf(j->tokenizer, sizeof j->tokenizer, "vocab.json and merges.txt, from %.300s", name);
+        else
+            snprintf(j->tokenizer, sizeof j->tokenizer, "not written: --tokenizer %.200s names it where it is needed",
+                     name);
+        tl_tokenizer_free(t);
+    }
+    tl_run_file_free(file);
+}
+
 static int report(const job *j) {
     char count[TL_TEXT], bytes[TL_TEXT], rest[256];
     int64_t size = j->parameters * tl_dtype_bytes(j->options.dtype);
@@ -123,6 +147,8 @@ static int report(const job *j) {
         tl_json_put_string(json, "dtype", tl_dtype_name(j->options.dtype));
         tl_json_put_integer(json, "value_bytes", size);
         tl_json_put_string(json, "from_dtype", tl_dtype_name(j->dtype));
+        if (j->tokenizer[0])
+            tl_json_put_string(json, "tokenizer", j->tokenizer);
         return tl_cli_json_close(j->cli, json);
     }
     snprintf(rest, sizeof rest, "in %s (%s)", tl_dtype_name(j->options.dtype),
@@ -130,6 +156,8 @@ static int report(const job *j) {
     tl_out_answer(j->cli, tl_text_count((double)j->parameters, count), rest);
     tl_out_item(j->cli, "from", "%s", j->checkpoint[0] ? j->checkpoint : j->from);
     tl_out_item(j->cli, "to", "%s", j->out);
+    if (j->tokenizer[0])
+        tl_out_item(j->cli, "tokenizer", "%s", j->tokenizer);
     if (j->report.note[0])
         tl_out_item(j->cli, "note", "%s", j->report.note);
     tl_out_item(j->cli, "next", "tally inspect %s", j->out);
@@ -154,7 +182,10 @@ static int run(tl_cli *cli) {
     j.options.dtype = dtype ? tl_dtype_parse(dtype) : j.dtype;
     if (j.options.dtype == TL_DTYPE_COUNT || !tl_dtype_is_float(j.options.dtype) || tl_dtype_bytes(j.options.dtype) < 2)
         return tl_usage(cli, "--dtype \"%.60s\": f32, bf16 and f16 are written", dtype);
-    return through(&j) == TL_OK ? report(&j) : tl_failed(cli, &j.error);
+    if (through(&j) != TL_OK)
+        return tl_failed(cli, &j.error);
+    export_tokenizer(&j);
+    return report(&j);
 }
 
 const tl_verb tl_verb_export = {

@@ -169,6 +169,11 @@ said 'greedy: the likeliest each time, on two threads too' $?
 # ---- export, inspect ----
 run export runs/a --out hf
 said 'export' $?
+cmp -s hf/vocab.json tok/vocab.json && cmp -s hf/merges.txt tok/merges.txt
+said 'export: the tokenizer goes with it' $?
+run sample hf --prompt 'The old' --tokens 24 --temperature 0
+cmp -s out greedy
+said 'and the folder alone writes the same text' $?
 gives 'inspect its weights' 0 'tensors' inspect hf/model.safetensors
 run --json eval hf --data val.bin --tokenizer tok --seq 32
 holds 'exported: the same loss' "(d = $(field out loss) - $(field eval.json loss)) < 1e-5 && d > -1e-5"
