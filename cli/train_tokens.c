@@ -90,7 +90,7 @@ static int name_tokenizer(tl_train *t, const tl_tokens_task *k) {
     tl_tokenizer *tokenizer = tl_tokenizer_open(path, NULL, &error);
     if (!tokenizer)
         return tl_failed(t->cli, &error);
-    snprintf(text, sizeof t->texts[0], "%s", path);
+    memcpy(text, path, strlen(path) + 1); /* fits, as was seen above */
     tl_tokenizer_hash(tokenizer, t->tokenizer_hash);
     const int64_t size = tl_tokenizer_size(tokenizer);
     tl_tokenizer_free(tokenizer);
@@ -132,7 +132,11 @@ static int take_notes(tl_train *t, tl_tokens_task *k) {
         snprintf(t->texts[TL_SET_SEPARATOR], sizeof t->texts[0], "%lld", (long long)s->separator);
     }
     k->sampler.ignore_boundaries = k->sampler.separator >= 0;
-    if (!t->texts[TL_SET_TOKENIZER][0] && strlen(s->tokenizer) < sizeof t->texts[0]) {
+    if (!t->texts[TL_SET_TOKENIZER][0] && strlen(s->tokenizer) >= sizeof t->texts[0])
+        tl_note(t->cli,
+                "the path of the tokenizer that %.200s names is too long to be kept: sample and eval need --tokenizer",
+                s->path);
+    else if (!t->texts[TL_SET_TOKENIZER][0]) {
         snprintf(t->texts[TL_SET_TOKENIZER], sizeof t->texts[0], "%.*s", (int)sizeof t->texts[0] - 1, s->tokenizer);
         snprintf(t->tokenizer_hash, sizeof t->tokenizer_hash, "%s", s->hash);
     }
