@@ -207,7 +207,7 @@ test: packages
 	$(SUBMAKE) test-run
 
 # A script that never runs the command says nothing new under a sanitizer.
-SCRIPTS_TO_RUN = $(if $(SANITIZE),$(if $(TEST_SCRIPTS),$(shell grep -l TALLY $(TEST_SCRIPTS))),$(TEST_SCRIPTS))
+SCRIPTS_TO_RUN = $(if $(SANITIZE),$(if $(TEST_SCRIPTS),$(shell grep -lE 'TALLY|verb\.inc' $(TEST_SCRIPTS))),$(TEST_SCRIPTS))
 
 # TESTS_ONLY='test_pool test_tensor' runs those alone.
 test-run: build-tests

@@ -8,7 +8,7 @@
 /* Bytes each parameter costs while it trains, as one layer showed them on meta. */
 typedef struct tl_state_bytes {
     int weight, grad, master, first, second; /* first, second: the optimizer's states */
-    int scales;                              /* bytes for every TL_OPTIM_8BIT_BLOCK parameters */
+    int scales;                              /* bytes for every TL_PLAN_BLOCK parameters */
     const char *first_name, *second_name;
 } tl_state_bytes;
 
@@ -17,12 +17,13 @@ typedef struct tl_state_bytes {
 static tl_status state_bytes(int precision, int optim, tl_state_bytes *bytes, tl_error *error) {
     int64_t each[TL_CATEGORY_COUNT];
     tl_optimizer_options optimizer = tl_cli_optimizer_of(optim);
-    tl_status status = tl_plan_bytes_per_parameter((tl_precision)precision, &optimizer, each, error);
+    tl_status status = tl_plan_block_bytes((tl_precision)precision, &optimizer, each, error);
     memset(bytes, 0, sizeof *bytes);
     if (status != TL_OK)
         return status;
-    bytes->weight = (int)each[TL_PARAM], bytes->grad = (int)each[TL_GRAD], bytes->master = (int)each[TL_MASTER];
-    bytes->first = (int)each[TL_OPTIM];
+    bytes->weight = (int)(each[TL_PARAM] / TL_PLAN_BLOCK), bytes->grad = (int)(each[TL_GRAD] / TL_PLAN_BLOCK);
+    bytes->master = (int)(each[TL_MASTER] / TL_PLAN_BLOCK), bytes->first = (int)(each[TL_OPTIM] / TL_PLAN_BLOCK);
+    bytes->scales = (int)(each[TL_OPTIM] % TL_PLAN_BLOCK);
     switch (optim) {
     case TL_CHOICE_MOMENTUM:
         bytes->first_name = "momentum";
@@ -34,26 +35,25 @@ static tl_status state_bytes(int precision, int optim, tl_state_bytes *bytes, tl
         bytes->first_name = "mean of squares";
         break;
     default: /* two states of one format */
-        bytes->first = bytes->second = (int)each[TL_OPTIM] / 2;
+        bytes->second = bytes->first /= 2;
         bytes->first_name = "m", bytes->second_name = "v";
-        bytes->scales = optim == TL_CHOICE_ADAMW8BIT ? 2 * (int)sizeof(float) : 0;
         break;
     }
     return TL_OK;
 }
 
-/* Bytes of TL_OPTIM_8BIT_BLOCK parameters, which is a whole number. */
+/* Bytes of TL_PLAN_BLOCK parameters, which is a whole number. */
 static int block_bytes(tl_state_bytes b) {
-    return (b.weight + b.grad + b.master + b.first + b.second) * TL_OPTIM_8BIT_BLOCK + b.scales;
+    return (b.weight + b.grad + b.master + b.first + b.second) * TL_PLAN_BLOCK + b.scales;
 }
 
 /* "16", "10.03125" */
 static const char *each_text(tl_state_bytes b, char text[TL_TEXT]) {
     int block = block_bytes(b);
-    if (block % TL_OPTIM_8BIT_BLOCK == 0)
-        snprintf(text, TL_TEXT, "%d", block / TL_OPTIM_8BIT_BLOCK);
+    if (block % TL_PLAN_BLOCK == 0)
+        snprintf(text, TL_TEXT, "%d", block / TL_PLAN_BLOCK);
     else
-        snprintf(text, TL_TEXT, "%.5f", (double)block / TL_OPTIM_8BIT_BLOCK);
+        snprintf(text, TL_TEXT, "%.5f", (double)block / TL_PLAN_BLOCK);
     return text;
 }
 
@@ -68,7 +68,7 @@ static void terms(tl_state_bytes bytes, char letters[TL_TEXT], char numbers[TL_T
         if (more[i])
             n += snprintf(numbers + n, (size_t)(TL_TEXT - n), "+%d", more[i]);
     if (bytes.scales)
-        snprintf(numbers + n, (size_t)(TL_TEXT - n), "+%d/%d", bytes.scales, TL_OPTIM_8BIT_BLOCK);
+        snprintf(numbers + n, (size_t)(TL_TEXT - n), "+%d/%d", bytes.scales, TL_PLAN_BLOCK);
 }
 
 typedef struct tl_fit {
@@ -85,7 +85,7 @@ static int64_t parameters_in(int64_t devices, int64_t capacity, tl_state_bytes b
     tl_u128 all = (tl_u128)devices * (tl_u128)capacity;
     if (all > INT64_MAX)
         return -1;
-    return (int64_t)(all * TL_OPTIM_8BIT_BLOCK / (tl_u128)block_bytes(bytes));
+    return (int64_t)(all * TL_PLAN_BLOCK / (tl_u128)block_bytes(bytes));
 }
 
 static int read_device(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
@@ -171,7 +171,7 @@ static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assum
     if (b.second)
         n += snprintf(each + n, sizeof each - (size_t)n, ", %s %d", b.second_name, b.second);
     if (b.scales)
-        snprintf(each + n, sizeof each - (size_t)n, ", scales %d/%d", b.scales, TL_OPTIM_8BIT_BLOCK);
+        snprintf(each + n, sizeof each - (size_t)n, ", scales %d/%d", b.scales, TL_PLAN_BLOCK);
     tl_out_item(cli, "each", "%s   (%s, %s)", each, tl_option_choice(cli, TL_OPTION_PRECISION),
                 tl_option_choice(cli, TL_OPTION_OPTIM));
     tl_text_bytes((double)fit->capacity, cli->units, bytes);
@@ -216,7 +216,7 @@ static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *as
              (long long)fit->capacity, numbers);
     /* The fullest device holds ceil(P / devices) parameters. */
     int64_t most = fit->value / fit->devices + (fit->value % fit->devices != 0), block = block_bytes(fit->bytes);
-    int64_t peak = (int64_t)(((tl_u128)most * (tl_u128)block + TL_OPTIM_8BIT_BLOCK - 1) / TL_OPTIM_8BIT_BLOCK);
+    int64_t peak = (int64_t)(((tl_u128)most * (tl_u128)block + TL_PLAN_BLOCK - 1) / TL_PLAN_BLOCK);
     tl_grid *grid = tl_grid_new(columns, (int)(sizeof columns / sizeof columns[0]));
     tl_grid_string(grid, "model", NULL);
     tl_grid_integer(grid, fit->value, tl_text_grouped((tl_u128)fit->value, text));
@@ -227,10 +227,10 @@ static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *as
     tl_grid_string(grid, fit->device, NULL);
     tl_grid_string(grid, tl_option_choice(cli, TL_OPTION_PRECISION), NULL);
     tl_grid_string(grid, tl_option_choice(cli, TL_OPTION_OPTIM), NULL);
-    if (block % TL_OPTIM_8BIT_BLOCK == 0)
-        tl_grid_integer(grid, block / TL_OPTIM_8BIT_BLOCK, NULL);
+    if (block % TL_PLAN_BLOCK == 0)
+        tl_grid_integer(grid, block / TL_PLAN_BLOCK, NULL);
     else
-        tl_grid_real(grid, (double)block / TL_OPTIM_8BIT_BLOCK, NULL);
+        tl_grid_real(grid, (double)block / TL_PLAN_BLOCK, NULL);
     if (fit->driver) {
         int64_t more = parameters_in(fit->devices, fit->driver, fit->bytes);
         tl_grid_integer(grid, fit->driver, tl_text_bytes((double)fit->driver, cli->units, text));

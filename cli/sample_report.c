@@ -124,6 +124,10 @@ static void say_memory(const tl_sampling *s) {
                  tl_opened_weights(&s->opened, weights));
     tl_infer_say(cli, "cache", "%s B planned, %s B measured%s", tl_text_grouped((tl_u128)s->plan.cache_bytes, a),
                  tl_text_grouped((tl_u128)s->cache_bytes, b), same ? "" : ": DIFFERENT");
+    const tl_u128 product = (tl_u128)2 * (tl_u128)m->layers * (tl_u128)s->plan_options.capacity * (tl_u128)m->kv_heads *
+                            (tl_u128)m->head_size * (tl_u128)tl_dtype_bytes(s->plan_options.cache_dtype);
+    if (product != (tl_u128)s->plan.cache_bytes) /* it explains what meta allocated; it never stands in for it */
+        return;
     tl_infer_say(cli, "", "2 * N * S * G * K * size = 2 * %lld * %lld * %lld * %lld * %d", (long long)m->layers,
                  (long long)s->plan_options.capacity, (long long)m->kv_heads, (long long)m->head_size,
                  tl_dtype_bytes(s->plan_options.cache_dtype));

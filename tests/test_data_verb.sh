@@ -3,40 +3,9 @@
 # hold is known; llm.c's header is its dev/data/data_common.py's: 256 int32, magic 20240520 (bytes 88 D8 34 01), version 1,
 # number of tokens; or 20240801 (A1 D9 34 01), version 7. Statuses are CLI.md's.
 set -u
-TALLY=${TALLY:-build/tally}
-case $TALLY in /*) ;; *) TALLY=$(pwd)/$TALLY ;; esac
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-data-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR
+. tests/verb.inc
 cd "$work" || exit 1
 
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' out | head -20
-        sed 's/^/# err: /' err | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    timeout 60 "$TALLY" "$@" >out 2>err </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' err; then
-        sed 's/^/# /' err | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
-gives() { # NAME STATUS TEXT ARGUMENT...
-    name=$1 status=$2 text=$3
-    shift 3
-    run "$@"
-    code=$?
-    cat out err | tr -s '\n ' '  ' >flat
-    [ $code -eq "$status" ] && grep -qF -- "$text" flat
-    said "$name" $?
-}
 # Numbers as little-endian ids of 2 or 4 bytes. The shell's printf writes bytes by octal escapes.
 ids() { # WIDTH NUMBER...
     width=$1

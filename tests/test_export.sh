@@ -2,31 +2,7 @@
 # tally export: a run's weights under the published names, in one file or shards, in another format; refusals. That the values
 # are right is tests/test_weights.c's.
 set -u
-TALLY=${TALLY:-build/tally}
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-export-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR TALLY_ISA
-
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' "$work/out" | head -20
-        sed 's/^/# err: /' "$work/err" | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
-        sed 's/^/# /' "$work/err" | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
-has() { tr -s ' \n' '  ' <"$work/out" | grep -qF -- "$1"; }
-err() { tr -s ' \n' '  ' <"$work/err" | grep -qF -- "$1"; }
+. tests/verb.inc
 
 for model in gpt2:N=1,D=16,H=2 llama:N=1,D=16,H=2; do
     family=${model%%:*}

@@ -3,40 +3,9 @@
 # (interrupted and resumed), eval, sample, export, inspect. The texts are made here. What is derived is derived again by awk:
 # perplexity is exp(loss) (Jelinek et al. 1977), bits per byte loss·targets ÷ (ln 2·bytes) (Gao et al. 2020, section 3.1).
 set -u
-TALLY=${TALLY:-build/tally}
-case $TALLY in /*) ;; *) TALLY=$(pwd)/$TALLY ;; esac
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-flow-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR
+. tests/verb.inc
 cd "$work" || exit 1
 
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' out | head -20
-        sed 's/^/# err: /' err | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    timeout 120 "$TALLY" "$@" >out 2>err </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' err; then
-        sed 's/^/# /' err | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
-gives() { # NAME STATUS TEXT ARGUMENT...
-    name=$1 status=$2 text=$3
-    shift 3
-    run "$@"
-    code=$?
-    cat out err | tr -s '\n ' '  ' >flat
-    [ $code -eq "$status" ] && grep -qF -- "$text" flat
-    said "$name" $?
-}
 narrow() { # the last output, in columns
     ! awk '{ gsub(/[\200-\277]/, "") } length($0) > 80' out | grep -q .
     said "$1: within 80 columns" $?

@@ -2,31 +2,7 @@
 # tally inspect of safetensors files, shards and checkpoints: what is listed is what other readers list (the file is taken
 # apart here with od and text tools), totals add up, damage is named, and no output is wider than 80 columns.
 set -u
-TALLY=${TALLY:-build/tally}
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-inspect-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR TALLY_ISA
-
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' "$work/out" | head -20
-        sed 's/^/# err: /' "$work/err" | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
-        sed 's/^/# /' "$work/err" | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
-has() { tr -s ' \n' '  ' <"$work/out" | grep -qF -- "$1"; }
-err() { tr -s ' \n' '  ' <"$work/err" | grep -qF -- "$1"; }
+. tests/verb.inc
 
 # A file from its header, padded with spaces to N bytes, and M bytes of values. make FILE HEADER N M
 make() {

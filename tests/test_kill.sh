@@ -3,38 +3,16 @@
 # disk (a small tmpfs), a limit on file sizes, a folder that cannot be written, SIGINT and SIGTERM, once and twice. Each time the
 # error is said, a checkpoint loads, and `latest` is on a whole one. Root alone can mount; others skip that.
 set -u
-TALLY=${TALLY:-build/tally}
 KILLS=${KILLS:-10}
-base=/tmp
-[ -d /dev/shm ] && [ -w /dev/shm ] && base=/dev/shm # flushing to a busy disk takes long
-work=$(mktemp -d "${TMPDIR:-$base}/tally-kill-XXXXXX")
+IN_MEMORY=yes # flushing to a busy disk takes long
+. tests/verb.inc
 mounted=
 cleanup() {
     for place in $mounted; do umount "$place" 2>/dev/null; done
     rm -rf "$work"
 }
 trap cleanup EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR TALLY_ISA
 
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' "$work/out" | head -20
-        sed 's/^/# err: /' "$work/err" | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
-        sed 's/^/# /' "$work/err" | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
-err() { tr -s ' \n' '  ' <"$work/err" | grep -qF -- "$1"; }
 small='--model gpt2:N=2,D=64,H=2,dropout=0.1 --micro-batch 2 --threads 1'
 forever="$small --steps 100000000 --save-every 1 --log-every 1000"
 wait_for() { # FILE: up to 30 s

@@ -41,19 +41,21 @@ static void keeps_the_published_bytes_per_parameter(void **state) {
         tl_precision precision;
         tl_optimizer_kind kind;
         double momentum;
-        int64_t param, grad, master, optim;
+        int64_t param, grad, master, optim, scales; /* bytes of a parameter; scales: of 256 */
     } rows[] = {
-        {TL_PRECISION_FP32, TL_OPTIM_ADAMW, 0, 4, 4, 0, 8},
-        {TL_PRECISION_BF16_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8},
-        {TL_PRECISION_BF16, TL_OPTIM_ADAMW, 0, 2, 2, 0, 4},
-        {TL_PRECISION_FP16_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4,
-         8}, /* Micikevicius et al. 2018: fp16 beside an fp32 copy */
-        {TL_PRECISION_FP8_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8}, /* bf16-mixed's; scales are no bytes per parameter */
-        {TL_PRECISION_FP32, TL_OPTIM_SGD, 0, 4, 4, 0, 0},
-        {TL_PRECISION_FP32, TL_OPTIM_SGD, 0.9, 4, 4, 0, 4},
-        {TL_PRECISION_FP32, TL_OPTIM_ADAGRAD, 0, 4, 4, 0, 4},
-        {TL_PRECISION_BF16_MIXED, TL_OPTIM_SGD, 0, 2, 2, 4, 0},
-        {TL_PRECISION_FP32, TL_OPTIM_NONE, 0, 4, 4, 0, 0},
+        {TL_PRECISION_FP32, TL_OPTIM_ADAMW, 0, 4, 4, 0, 8, 0},
+        {TL_PRECISION_BF16_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8, 0},
+        {TL_PRECISION_BF16, TL_OPTIM_ADAMW, 0, 2, 2, 0, 4, 0},
+        {TL_PRECISION_FP16_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8,
+         0}, /* Micikevicius et al. 2018: fp16 beside an fp32 copy */
+        {TL_PRECISION_FP8_MIXED, TL_OPTIM_ADAMW, 0, 2, 2, 4, 8,
+         0}, /* bf16-mixed's; scales are no bytes per parameter */
+        {TL_PRECISION_FP32, TL_OPTIM_SGD, 0, 4, 4, 0, 0, 0},
+        {TL_PRECISION_FP32, TL_OPTIM_SGD, 0.9, 4, 4, 0, 4, 0},
+        {TL_PRECISION_FP32, TL_OPTIM_ADAGRAD, 0, 4, 4, 0, 4, 0},
+        {TL_PRECISION_BF16_MIXED, TL_OPTIM_SGD, 0, 2, 2, 4, 0, 0},
+        {TL_PRECISION_FP32, TL_OPTIM_NONE, 0, 4, 4, 0, 0, 0},
+        {TL_PRECISION_FP32, TL_OPTIM_ADAMW8BIT, 0, 4, 4, 0, 2, 8}, /* Dettmers et al. 2022: a scale a block and state */
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -61,11 +63,11 @@ static void keeps_the_published_bytes_per_parameter(void **state) {
         tl_error error = {TL_OK, ""};
         tl_optimizer_options o = tl_optimizer_defaults(rows[i].kind);
         o.momentum = rows[i].momentum;
-        assert_int_equal(tl_plan_bytes_per_parameter(rows[i].precision, &o, each, &error), TL_OK);
-        assert_int_equal(each[TL_PARAM], rows[i].param);
-        assert_int_equal(each[TL_GRAD], rows[i].grad);
-        assert_int_equal(each[TL_MASTER], rows[i].master);
-        assert_int_equal(each[TL_OPTIM], rows[i].optim);
+        assert_int_equal(tl_plan_block_bytes(rows[i].precision, &o, each, &error), TL_OK);
+        assert_int_equal(each[TL_PARAM], rows[i].param * 256);
+        assert_int_equal(each[TL_GRAD], rows[i].grad * 256);
+        assert_int_equal(each[TL_MASTER], rows[i].master * 256);
+        assert_int_equal(each[TL_OPTIM], rows[i].optim * 256 + rows[i].scales);
     }
 }
 

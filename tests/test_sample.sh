@@ -2,29 +2,9 @@
 # tally sample, eval and runs as people meet them: text on stdout and the account on stderr, the same text for the same seed,
 # windows counted by arithmetic, what is not known left out and named, and folders that are broken in every way runs break.
 set -u
-TALLY=${TALLY:-build/tally}
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-sample-XXXXXX")
+. tests/verb.inc
 trap 'chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR TALLY_ISA
 
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' "$work/out" | head -20
-        sed 's/^/# err: /' "$work/err" | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
-        sed 's/^/# /' "$work/err" | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
 fails() { # NAME STATUS PART ARGUMENT...: exits so and says that
     name=$1 status=$2 part=$3
     shift 3

@@ -2,29 +2,8 @@
 # tally train and tally ledger as people meet them: a run's files, planned = measured, interrupts, resuming bit for bit,
 # refusals. What the last line of metrics.jsonl holds is CLI.md's list; exit statuses are CLI.md's.
 set -u
-TALLY=${TALLY:-build/tally}
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-train-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR TALLY_ISA
+. tests/verb.inc
 
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' "$work/out" | head -20
-        sed 's/^/# err: /' "$work/err" | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    "$TALLY" "$@" >"$work/out" 2>"$work/err" </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' "$work/err"; then
-        sed 's/^/# /' "$work/err" | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
 small='--model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --threads 1'
 field() { sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$1" | tail -1; }
 

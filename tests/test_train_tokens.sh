@@ -3,40 +3,9 @@
 # epochs, readers and threads, the validation loss, --dry-run. Token files are made here, so that what they hold is known.
 # Exit statuses are CLI.md's; the cases of ../shared/FAULTS.md under "Data" are marked FAULTS.
 set -u
-TALLY=${TALLY:-build/tally}
-case $TALLY in /*) ;; *) TALLY=$(pwd)/$TALLY ;; esac
-work=$(mktemp -d "${TMPDIR:-/tmp}/tally-tokens-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-LC_ALL=C.UTF-8
-export LC_ALL
-unset COLUMNS NO_COLOR TALLY_ISA
+. tests/verb.inc
 cd "$work" || exit 1
 
-said() { # NAME STATUS
-    if [ "$2" -eq 0 ]; then echo "ok $1"; else
-        sed 's/^/# out: /' out | head -20
-        sed 's/^/# err: /' err | head -20
-        echo "not ok $1"
-    fi
-}
-run() {
-    timeout 250 "$TALLY" "$@" >out 2>err </dev/null
-    ran=$?
-    if LC_ALL=C grep -aqE 'Sanitizer|runtime error' err; then
-        sed 's/^/# /' err | head -20
-        echo "not ok sanitizers are silent"
-    fi
-    return $ran
-}
-gives() { # NAME STATUS TEXT ARGUMENT...
-    name=$1 status=$2 text=$3
-    shift 3
-    run "$@"
-    code=$?
-    cat out err | tr -s '\n ' '  ' >flat
-    [ $code -eq "$status" ] && grep -qF -- "$text" flat
-    said "$name" $?
-}
 field() { sed -n "s/.*\"$2\": *\([^,}]*\).*/\1/p" "$1" | tail -1; }
 checkpoint() { # FOLDER: its newest checkpoint
     for file in "$1/checkpoint.tally" "$1/checkpoints/latest"; do

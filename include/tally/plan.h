@@ -166,11 +166,12 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int6
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size);
 
-/* Bytes per parameter that training keeps, by category, measured on a linear layer run on meta for two steps with the
- * precision and optimizer: param + grad + master + optim. Whole bytes: the scales of adamw8bit, 8 bytes for every
- * TL_OPTIM_8BIT_BLOCK parameters, come on top. */
-tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer_options *optimizer,
-                                      int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
+/* Bytes that training keeps for TL_PLAN_BLOCK parameters, by category, read off the tensors of a linear layer after two steps
+ * on meta with the precision and optimizer: param + grad + master + optim. A block, since the scales of 8-bit states are no
+ * whole number of bytes for one parameter; for everything else it divides evenly. */
+#define TL_PLAN_BLOCK TL_OPTIM_8BIT_BLOCK
+tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options *optimizer,
+                              int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
 
 /* A context that ran one plan's two steps, for explain: with formulas. Free with tl_plan_run_free. */
 typedef struct tl_plan_run {

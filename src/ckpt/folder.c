@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/nearest.h"
+#include "data/replace.h"
 
 enum { FILE_NAME = 64 };
 
@@ -132,17 +133,6 @@ static tl_status point(const char *folder, const char *link, int64_t step, tl_er
     return status;
 }
 
-static tl_status flush_folder(const char *folder, tl_error *error) {
-    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0)
-        return refused(error, "open the folder", folder);
-    tl_status status = TL_OK;
-    if (fsync(file) != 0 && errno != EINVAL) /* EINVAL: a file system whose folders cannot be flushed */
-        status = refused(error, "flush the folder", folder);
-    close(file);
-    return status;
-}
-
 /* Whether what `best` names is gone, unreadable, or no better than this. */
 static bool is_best(const char *folder, const tl_ckpt_state *state) {
     char path[TL_CKPT_PATH], name[FILE_NAME];
@@ -189,7 +179,7 @@ tl_status tl_ckpt_folder_save(const char *folder, int64_t keep, const tl_ckpt_co
     if (status == TL_OK && is_best(folder, state))
         status = point(folder, "best", step, error);
     if (status == TL_OK)
-        status = flush_folder(folder, error); /* before anything older goes */
+        status = tl_flush_folder(folder, error); /* before anything older goes */
     return status == TL_OK ? drop_old(folder, keep < 1 ? 1 : keep, step, error) : status;
 }
 

@@ -77,13 +77,7 @@ tl_status tl_replace_patch(tl_replace *r, const void *data, size_t bytes, uint64
 }
 
 /* The folder's own entry: without this a power cut can undo the rename. */
-static tl_status flush_folder(const char *path, tl_error *error) {
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    if (slash)
-        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    else
-        snprintf(folder, sizeof folder, ".");
+tl_status tl_flush_folder(const char *folder, tl_error *error) {
     int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0)
         return refused(error, "open the folder", folder);
@@ -92,6 +86,16 @@ static tl_status flush_folder(const char *path, tl_error *error) {
         status = refused(error, "flush the folder", folder);
     close(file);
     return status;
+}
+
+static tl_status flush_folder_of(const char *path, tl_error *error) {
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    else
+        snprintf(folder, sizeof folder, ".");
+    return tl_flush_folder(folder, error);
 }
 
 tl_status tl_replace_end(tl_replace *r, tl_status status, tl_error *error) {
@@ -108,5 +112,5 @@ tl_status tl_replace_end(tl_replace *r, tl_status status, tl_error *error) {
         (void)unlink(r->name); /* best effort: it is never read under this name */
         return status;
     }
-    return flush_folder(r->path, error);
+    return flush_folder_of(r->path, error);
 }

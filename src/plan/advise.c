@@ -29,13 +29,12 @@ typedef struct advisor {
 } advisor;
 
 static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *bytes, tl_error *error) {
-    int64_t each[TL_CATEGORY_COUNT], sum = 0;
-    tl_status status = tl_plan_bytes_per_parameter(o->precision, &o->optimizer, each, error);
+    int64_t each[TL_CATEGORY_COUNT], block = 0;
+    tl_status status = tl_plan_block_bytes(o->precision, &o->optimizer, each, error);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
-        sum += status == TL_OK ? each[c] : 0;
-    int64_t scales = o->optimizer.kind == TL_OPTIM_ADAMW8BIT ? p->parameters.unique / TL_OPTIM_8BIT_BLOCK * 8 : 0;
-    if (status == TL_OK && !(tl_mul_i64(sum, p->parameters.unique, bytes) && tl_add_i64(*bytes, scales, bytes)))
-        *bytes = INT64_MAX;
+        block += status == TL_OK ? each[c] : 0;
+    tl_u128 all = (tl_u128)block * (tl_u128)p->parameters.unique / TL_PLAN_BLOCK;
+    *bytes = all < INT64_MAX ? (int64_t)all : INT64_MAX;
     return status;
 }
 

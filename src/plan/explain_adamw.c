@@ -130,9 +130,9 @@ tl_status tl_explain_adamw_make(const tl_plan_options *asked, tl_explain_adamw *
     tl_status status = two_runs(&o, a, error);
     if (status == TL_OK)
         status = sums(a, error);
-    int64_t each_kept[TL_CATEGORY_COUNT], kept = 0; /* bytes a parameter, its gradient and states take */
+    int64_t each_kept[TL_CATEGORY_COUNT], kept = 0; /* bytes a block of parameters, its gradients and states take */
     if (status == TL_OK)
-        status = tl_plan_bytes_per_parameter(o.precision, &o.optimizer, each_kept, error);
+        status = tl_plan_block_bytes(o.precision, &o.optimizer, each_kept, error);
     for (int c = 0; c < TL_CATEGORY_COUNT && status == TL_OK; c++)
         kept += each_kept[c];
     if (status != TL_OK) {
@@ -142,8 +142,8 @@ tl_status tl_explain_adamw_make(const tl_plan_options *asked, tl_explain_adamw *
     tl_u128 each = a->step.value / a->params.value;
     a->step_each = each * a->params.value == a->step.value ? (int64_t)each : 0;
     a->per_sequence = (tl_u128)tl_dtype_bytes(TL_F32) * a->activations.value;
-    a->fixed = (tl_u128)kept * a->params.value;
-    a->fixed_ungated = (tl_u128)kept * a->params_ungated.value;
+    a->fixed = (tl_u128)kept * a->params.value / TL_PLAN_BLOCK;
+    a->fixed_ungated = (tl_u128)kept * a->params_ungated.value / TL_PLAN_BLOCK;
     a->capacity[0] = INT64_C(80000000000);
     a->capacity[1] = INT64_C(80) << 30;
     tl_peak peak;

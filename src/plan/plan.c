@@ -147,8 +147,16 @@ tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_err
     return status;
 }
 
-tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer_options *optimizer,
-                                      int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) {
+/* The layer alone, not Cruncher's small head: an optimizer may treat few parameters otherwise. */
+static int64_t optimizer_bytes(const tl_optimizer *optimizer) {
+    int64_t bytes = 0;
+    for (int k = 0; k < tl_optimizer_states(optimizer, 0); k++)
+        bytes += tl_tensor_storage_bytes(tl_optimizer_state(optimizer, 0, k));
+    return bytes;
+}
+
+tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options *optimizer,
+                              int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) {
     enum { WIDTH = 64 };
     tl_plan_options o = {.micro_batch = 1, .seq = 1, .precision = precision, .optimizer = *optimizer};
     o.devices.count = 1;
@@ -161,11 +169,16 @@ tl_status tl_plan_bytes_per_parameter(tl_precision precision, const tl_optimizer
     if (status != TL_OK)
         return status;
     tl_parameter_count count;
+    const tl_parameter *list;
+    const tl_optimizer *states = tl_trainer_optimizer(run.trainer);
     tl_net_count(tl_trainer_net(run.trainer), &count);
-    for (int c = 0; c < TL_CATEGORY_COUNT; c++) {
-        bool state = c == TL_PARAM || c == TL_GRAD || c == TL_MASTER || c == TL_OPTIM;
-        bytes[c] = state ? tl_ledger_high(run.ctx, (tl_category)c) / count.unique : 0;
-    }
+    tl_net_parameters(tl_trainer_net(run.trainer), &list);
+    memset(bytes, 0, TL_CATEGORY_COUNT * sizeof *bytes);
+    int64_t blocks = tl_tensor_count(list[0].tensor) / TL_PLAN_BLOCK;
+    bytes[TL_PARAM] = tl_tensor_storage_bytes(list[0].tensor) / blocks;
+    bytes[TL_GRAD] = tl_ledger_high(run.ctx, TL_GRAD) * TL_PLAN_BLOCK / count.unique; /* gone by now */
+    bytes[TL_MASTER] = tl_tensor_storage_bytes(tl_optimizer_master(states, 0)) / blocks;
+    bytes[TL_OPTIM] = optimizer_bytes(states) / blocks;
     tl_plan_run_free(&run);
     return TL_OK;
 }
