@@ -52,10 +52,10 @@ head -c $((144 + (32 - size % 32) % 32)) /dev/zero >>"$work/m.gguf"
 run inspect "$work/m.gguf"
 [ $? -eq 0 ] && has '256 values in 1 tensors: a GGUF file, version 3' && has 'Q4_K: 1 tensor, 256 values, 144 B' && has 'general.architecture = mamba' && has 'w Q4_K [256] 144'
 said 'a GGUF file' $?
-gives 'which is no model of ours, by name' 1 'general.architecture is mamba' plan "$work/m.gguf"
+gives 'which is no model of ours, by name' 2 'general.architecture is mamba' plan "$work/m.gguf"
 head -c 100 "$work/m.gguf" >"$work/half.gguf"
 gives 'half of it' 1 'half a download' inspect "$work/half.gguf"
-gives 'weights without a description' 1 'no config.json beside them' plan "$work/a.safetensors"
+gives 'weights without a description' 2 'no config.json beside them' plan "$work/a.safetensors"
 
 # ---- shards ----
 mkdir "$work/m"
