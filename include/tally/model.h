@@ -142,6 +142,7 @@ typedef struct tl_model {
     tl_norm_place place;
     tl_qk_norm qk_norm;
     tl_positions positions;
+    int64_t embedding_size;                  /* of the token table where not D, then projected in and out (OPT-350m); 0: D */
     int64_t position_offset;                 /* rows of the position table before position 0 (OPT: 2) */
     bool qkv_bias, out_bias;                 /* beside attention_bias, which means both */
     bool head_bias;                          /* of the output projection (Phi, GPT-J) */
