@@ -20,7 +20,7 @@ extern "C" {
 typedef struct tl_published {
     char name[192];  /* in the checkpoint, without a prefix that some files carry ("transformer." of gpt2) */
     bool transposed; /* published [in, out] of a parameter [out, in] */
-    int64_t expert;  /* the tensor is slice `expert` of the parameter's first axis, without that axis; −1: all of it */
+    int64_t expert; /* the tensor is slice `expert` of the parameter's first axis, without that axis; −1: all of it */
 } tl_published;
 
 /* How many published tensors make up the parameter: 1, or E. */

@@ -29,10 +29,24 @@ tl_tensor *tl_leave_part(tl_net *net, const char *name, tl_tensor *result) {
 void tl_block_weights(tl_block *b, tl_tensor **at[TL_BLOCK_WEIGHTS]) {
     tl_attention *a = &b->attention;
     tl_experts *e = &b->experts;
-    tl_tensor **all[TL_BLOCK_WEIGHTS] = {
-        &a->q,         &a->k,           &a->v,           &a->out,       &a->q_down,    &a->kv_down,     &a->kv_up,
-        &b->mlp.gate,  &b->mlp.up,      &b->mlp.down,    &e->shared.gate, &e->shared.up, &e->shared.down, NULL,
-        &e->router,    &e->shared_gate, NULL,            NULL};
+    tl_tensor **all[TL_BLOCK_WEIGHTS] = {&a->q,
+                                         &a->k,
+                                         &a->v,
+                                         &a->out,
+                                         &a->q_down,
+                                         &a->kv_down,
+                                         &a->kv_up,
+                                         &b->mlp.gate,
+                                         &b->mlp.up,
+                                         &b->mlp.down,
+                                         &e->shared.gate,
+                                         &e->shared.up,
+                                         &e->shared.down,
+                                         NULL,
+                                         &e->router,
+                                         &e->shared_gate,
+                                         NULL,
+                                         NULL};
     for (int i = 0; i < TL_BLOCK_WEIGHTS; i++)
         at[i] = all[i];
 }
@@ -71,8 +85,7 @@ static bool build_head(tl_net *net) {
     const tl_symbols *s = &net->symbols;
     tl_start normal = {TL_START_NORMAL, net->model.init_std};
     snprintf(name, sizeof name, "%s.weight", net->names->head);
-    if (!net->model.tied &&
-        !(net->head = tl_net_parameter(net, name, TL_SHAPE(ctx, s->V, s->De), normal, true, true)))
+    if (!net->model.tied && !(net->head = tl_net_parameter(net, name, TL_SHAPE(ctx, s->V, s->De), normal, true, true)))
         return false;
     if (!net->model.head_bias)
         return true;
@@ -98,8 +111,8 @@ static bool decoder_build(tl_net *net) {
         ok = ok && tl_net_norm(net, &net->final_norm, path, net->symbols.D);
     if (ok && net->model.embedding_size > 0) {
         snprintf(path, sizeof path, "%sproject_out", n->prefix);
-        ok = (net->embed_out = tl_net_linear(net, path, net->symbols.De, net->symbols.D, net->model.init_std, false,
-                                             NULL)) != NULL;
+        ok = (net->embed_out =
+                  tl_net_linear(net, path, net->symbols.De, net->symbols.D, net->model.init_std, false, NULL)) != NULL;
     }
     return ok && build_head(net);
 }

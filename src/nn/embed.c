@@ -27,16 +27,13 @@ static void slopes_of(int64_t heads, float *slope) {
 static bool build_slopes(tl_net *net) {
     tl_ctx *ctx = net->ctx;
     size_t bytes = (size_t)net->model.heads * sizeof(float);
-    net->slopes = tl_keep(tl_empty(ctx, TL_F32, TL_SHAPE(ctx, net->symbols.H), TL_PARAM));
-    if (!net->slopes || tl_ctx_is_meta(ctx))
-        return net->slopes != NULL;
     float *values = tl_host_alloc(ctx, bytes);
     if (!values)
         return false;
     slopes_of(net->model.heads, values);
-    bool ok = tl_tensor_write(net->slopes, values, bytes) == TL_OK;
+    net->slopes = tl_keep(tl_from_data(ctx, TL_F32, TL_SHAPE(ctx, net->symbols.H), TL_PARAM, values, net->model.heads));
     tl_host_free(ctx, values, bytes);
-    return ok;
+    return net->slopes != NULL;
 }
 
 bool tl_embed_build(tl_net *net) {

@@ -12,7 +12,7 @@
 /* ---- parameters ---- */
 
 static tl_tensor *parameter(tl_net *net, const char *path, const char *end, tl_shape shape, double std) {
-    char name[160];
+    char name[256];
     snprintf(name, sizeof name, "%s%s", path, end);
     tl_start start = {std > 0 ? TL_START_NORMAL : TL_START_ZERO, std};
     return tl_net_parameter(net, name, shape, start, std > 0, false);
@@ -39,11 +39,10 @@ static bool build_fused(tl_net *net, tl_experts *e, const char *path) {
     tl_dim both = tl_dim_mul(ctx, tl_dim_of(2), s->Fe);
     bool bias = net->model.expert_bias;
     return (e->fused = parameter(net, path, "experts.gate_up_proj", TL_SHAPE(ctx, s->E, s->D, both), std)) &&
-           (!bias || (e->fused_bias = parameter(net, path, "experts.gate_up_proj_bias", TL_SHAPE(ctx, s->E, both),
-                                                0))) &&
-           (e->down = parameter(net, path, "experts.down_proj", TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
            (!bias ||
-            (e->down_bias = parameter(net, path, "experts.down_proj_bias", TL_SHAPE(ctx, s->E, s->D), 0)));
+            (e->fused_bias = parameter(net, path, "experts.gate_up_proj_bias", TL_SHAPE(ctx, s->E, both), 0))) &&
+           (e->down = parameter(net, path, "experts.down_proj", TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
+           (!bias || (e->down_bias = parameter(net, path, "experts.down_proj_bias", TL_SHAPE(ctx, s->E, s->D), 0)));
 }
 
 /* DeepSeek-V3's bias of choice is moved by the load of the experts, not by a gradient (DeepSeek-V3, section 2.1.2). */

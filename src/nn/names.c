@@ -174,8 +174,8 @@ tl_status tl_published_part(const tl_model *model, const char *parameter, int64_
     size_t size = sizeof published->name;
     if (experts) {
         const char *rest = experts + strlen(".experts.");
-        length = snprintf(published->name, size, "%.*s%lld.%s", (int)(rest - parameter), parameter, (long long)part,
-                          rest);
+        length =
+            snprintf(published->name, size, "%.*s%lld.%s", (int)(rest - parameter), parameter, (long long)part, rest);
     } else
         length = snprintf(published->name, size, "%s", parameter);
     if (length < 0 || (size_t)length >= size)
