@@ -17,7 +17,9 @@ typedef struct tl_mlp {
 } tl_mlp;
 
 typedef struct tl_norm {
-    tl_tensor *gain, *bias; /* bias NULL: RMSNorm */
+    tl_tensor *gain, *bias; /* NULL: none. Of kind TL_NORM_OF_FAMILY a norm without bias is an RMSNorm */
+    tl_norm_kind kind;
+    double epsilon; /* 0: the model's */
 } tl_norm;
 
 typedef struct tl_block {
@@ -74,6 +76,7 @@ struct tl_net {
     int64_t capacity;
     tl_tensor **scales; /* NULL, or one a parameter: f32 [out] of an int8 weight, NULL of all others */
     tl_tensor *token_table, *position_table, *head; /* head NULL: tied */
+    tl_tensor *head_bias;                           /* [V]; NULL: none */
     tl_block *blocks;
     tl_norm final_norm;
     tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
@@ -113,14 +116,16 @@ void tl_net_fp8_free(tl_net *net);
 /* Causal attention of q[B,H,T,K] over k[B,G,T,K], v[B,G,T,L], as chosen (tl_choices.attention); → [B,T,H·L]. k and v join
  * the cache where there is one. */
 typedef struct tl_attend_options {
-    double scale;              /* 0: 1/√K */
-    double softcap;            /* 0: none */
-    int64_t window;            /* a row sees itself and window − 1 before it; 0: all */
-    bool chunked;              /* the window is a chunk: a row sees its own chunk alone */
-    tl_tensor *sinks, *slopes; /* [H]; NULL: none */
+    double scale;      /* 0: 1/√K */
+    double softcap;    /* 0: none */
+    int64_t window;    /* a row sees itself and window − 1 before it; 0: all */
+    bool chunked;      /* the window is a chunk: a row sees its own chunk alone */
+    tl_tensor *sinks;  /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
+    tl_tensor *slopes; /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
 } tl_attend_options;
 tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options);
-/* Turns x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables as chosen. `local`: by rope_local_theta, unscaled. */
+/* Turns the first rotary_size (0, or beyond K: all) of x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables
+ * as chosen. `local`: by rope_local_theta, unscaled. */
 tl_tensor *tl_rotate(tl_net *net, tl_tensor *x, bool local);
 /* Block `index` of x, checkpointed where the policy says so. */
 typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
@@ -131,6 +136,7 @@ tl_tensor *tl_gated(tl_net *net, tl_tensor *gate, tl_tensor *up);
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */
 tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target);
+/* x·headᵀ + head_bias, softcapped where the model is (final_softcap). */
 tl_tensor *tl_head(tl_net *net, tl_tensor *x);
 /* The scales of an int8 weight; NULL for others. */
 tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);
