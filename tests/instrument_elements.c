@@ -197,19 +197,21 @@ typedef struct formula {
 static formula norm_formula(entry e, const tl_kcall *call) {
     bool dx = call->out[0].data != NULL, dgain = call->out[1].data != NULL;
     bool dbias = call->n_out > 2 && call->out[2].data != NULL;
+    const tl_norm_attr *attr = call->attr; /* 1 + gain: once a column */
+    int64_t offset = attr->gain_offset != 0 ? call->in[0].size[call->in[0].ndim - 1] : 0;
     switch (e) {
     /* y = (x − μ)·r·gain + bias: μ 1; σ² 3; y 3, bias 1. Row: ÷ D twice, + ε, √, 1 ÷. Ba et al. 2016 */
     case ENTRY_layer_norm:
         return (formula){.element = call->n_in > 2 ? 8 : 7, .row = 5};
     /* y = x·r·gain: x² and Σ 2; y 2. Row: ÷ D, + ε, √, 1 ÷. Zhang and Sennrich 2019 */
     case ENTRY_rms_norm:
-        return (formula){.element = 4, .row = 4};
+        return (formula){.element = 4, .row = 4, .call = offset};
     /* x̂ = (x − μ)·r 2; h = g·gain; dx = r·(h − Σh/D − x̂·Σhx̂/D): 1 + 1 + 2 + 4, two ÷ a row; dgain = Σ g·x̂ 2, dbias 1 */
     case ENTRY_layer_norm_backward:
         return (formula){.element = (dx || dgain ? 2 : 0) + (dx ? 8 : 0) + (dgain ? 2 : 0) + dbias, .row = dx ? 2 : 0};
     /* x̂ = x·r 1; dx = r·(h − x̂·Σhx̂/D): 1 + 1 + 1 + 3, one ÷ a row; dgain 2 */
     default:
-        return (formula){.element = 1 + (dx ? 6 : 0) + (dgain ? 2 : 0), .row = dx};
+        return (formula){.element = 1 + (dx ? 6 : 0) + (dgain ? 2 : 0), .row = dx, .call = dx ? offset : 0};
     }
 }
 
@@ -318,6 +320,20 @@ static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_softmax:
         *f = (formula){.element = 4, .special = 1};
         return true;
+    /* the same, and + mask where it is added; a sink's −, Σ and e^ a row */
+    case ENTRY_masked_softmax: {
+        const tl_masked_softmax_attr *attr = call->attr;
+        *f = (formula){.element = attr->has_mask && call->in[1].dtype != TL_BOOL ? 5 : 4,
+                       .row = attr->has_sink ? 2 : 0,
+                       .special = 1,
+                       .special_row = attr->has_sink};
+        return true;
+    }
+    case ENTRY_masked_scores: { /* scale, + mask */
+        const tl_masked_softmax_attr *attr = call->attr;
+        f->element = attr->has_mask && call->in[1].dtype != TL_BOOL ? 2 : 1;
+        return true;
+    }
     case ENTRY_softmax_backward:
         f->element = 5;
         return true;
@@ -337,8 +353,7 @@ static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
         *f = (formula){.element = 2, .call = 2};
         return true;
     case ENTRY_rotary:
-        f->element = 3;
-        return true; /* of two: 4 ×, 2 +. The angles: below */
+        return true; /* of two that turn: 4 ×, 2 +; and the angles: below */
     case ENTRY_layer_norm:
     case ENTRY_layer_norm_backward:
     case ENTRY_rms_norm:
@@ -407,8 +422,9 @@ static void count_operations(entry e, const tl_kcall *call) {
     if (e == ENTRY_mean)
         now.arithmetic += (tl_u128)elements(&call->out[0]);
     if (e == ENTRY_rotary) { /* a position and pair, for all heads and sequences: the angle's ×, its sine and cosine */
-        tl_u128 table = (tl_u128)(a->size[a->ndim - 2] * last);
-        now.arithmetic += table / 2;
+        int64_t rotated = ((const tl_rotary_attr *)call->attr)->rotated, turned = rotated > 0 ? rotated : last;
+        tl_u128 table = (tl_u128)(a->size[a->ndim - 2] * turned);
+        now.arithmetic += table / 2 + 3 * (tl_u128)(last > 0 ? n / last * turned : 0);
         now.special += table;
     }
 }

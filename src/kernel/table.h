@@ -86,15 +86,21 @@ typedef struct tl_softmax_attr {
 } tl_softmax_attr;
 typedef struct tl_norm_attr {
     double epsilon;
+    double gain_offset; /* RMS norm: the row is multiplied by gain + this, in the compute type (Gemma: 1) */
 } tl_norm_attr;
 typedef struct tl_rotary_attr {
     double theta;     /* base, 10000 */
     int64_t first;    /* position of row 0 */
     bool interleaved; /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
     bool inverse;     /* rotate back: the gradient */
-    /* Llama-3.1's frequency scaling; factor 0 when absent */
+    /* tl_rotary_scaling; 0 with a factor above 0 is llama3 */
+    int scaling;
+    bool no_truncate; /* yarn: the ramp's ends are not rounded to whole pairs */
+    int64_t rotated;  /* the first of the last axis that turn; 0: all. The rest is copied */
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
+    /* yarn; attention_factor 0: 0.1·ln(factor) + 1, or of mscale ÷ mscale_all where both are given */
+    double beta_fast, beta_slow, attention_factor, mscale, mscale_all;
 } tl_rotary_attr;
 typedef struct tl_loss_attr {
     int64_t ignore_index;
@@ -205,9 +211,10 @@ typedef struct tl_nll_attr {
 } tl_nll_attr;
 typedef struct tl_masked_softmax_attr {
     double scale;
-    bool has_mask, has_lengths;
-    bool causal;                         /* row i sees columns 0 … i + offset */
-    int64_t offset;                      /* with lengths: lengths[b] − rows instead */
+    bool has_mask, has_sink, has_lengths;
+    int64_t chunk;  /* above 0: row i sees columns of ⌊(i + offset)/chunk⌋'s chunk alone, from its start */
+    bool causal;    /* row i sees columns 0 … i + offset */
+    int64_t offset; /* with lengths: lengths[b] − rows instead */
     int64_t window_before, window_after; /* columns i + offset − before … i + offset + after; negative: no limit */
 } tl_masked_softmax_attr;
 typedef struct tl_swiglu_attr {
@@ -338,7 +345,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* in: log p, targets, weight (data NULL: none), gradient, [Σ weights, loss: mean only] → out[0] gradient of log p (zeros
      * but at the targets), out[1] of the weight; data NULL: not wanted. */
     tl_kernel *nll_loss_backward;
-    /* in: x[…,T,S], [mask: bool, or floats added; sizes as x, strides may be 0], [lengths i32 or i64[B], B x's first axis] →
+    /* in: x[…,T,S], [mask: bool, or floats added; sizes as x, strides may be 0], [sink: x's dtype, sizes as x, last two
+     * strides 0: one more term e^sink of the row's sum], [lengths i32 or i64[B], B x's first axis] →
      * out[0] softmax(scale·x + mask) over the last axis; columns that the mask, −inf, a length or the window hides are 0 and not
      * read for sums; a row without columns is all 0. tl_masked_softmax_attr. Backward is softmax_backward. */
     tl_kernel *masked_softmax;

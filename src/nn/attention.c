@@ -74,15 +74,6 @@ static tl_tensor *clipped(tl_net *net, tl_tensor *x) {
     return net->model.clip_qkv > 0 ? tl_clamp(x, -net->model.clip_qkv, net->model.clip_qkv) : x;
 }
 
-/* x/√(mean(x²) + ε) over the last axis (Llama 4's L2 norm): RMSNorm with gains of 1 that nobody learns. */
-static tl_tensor *plain_rms(tl_net *net, tl_tensor *x) {
-    if (!x)
-        return NULL;
-    const tl_shape *shape = tl_tensor_shape(x);
-    tl_tensor *ones = tl_empty(net->ctx, tl_tensor_dtype(x), TL_SHAPE(net->ctx, shape->dim[shape->ndim - 1]), TL_WORK);
-    return tl_rms_norm(x, tl_fill(ones, 1), net->model.norm_epsilon);
-}
-
 /* 1 + scale·ln(⌊(p + 1)/floor⌋ + 1) at each position, times q[B,H,T,K] (Llama 4, "temperature tuning"). In f32: 16 bits cannot
  * count positions. */
 static tl_tensor *tempered(tl_net *net, tl_tensor *q) {
@@ -106,7 +97,8 @@ static tl_tensor *ready(tl_net *net, const tl_block *b, tl_tensor *heads, const 
     if (!turns(net, b))
         return x;
     x = tl_rotate(net, x, (b->layer & TL_LAYER_LOCAL_ROPE) != 0);
-    return net->model.qk_norm == TL_QK_L2 ? plain_rms(net, x) : x;
+    static const tl_norm without_gain = {.kind = TL_NORM_RMS};
+    return net->model.qk_norm == TL_QK_L2 ? tl_apply_norm(net, &without_gain, "qk_norm", x) : x;
 }
 
 static tl_tensor *split_heads(tl_net *net, tl_tensor *x, tl_dim count, tl_dim size) {

@@ -11,7 +11,8 @@ typedef struct tl_names tl_names; /* nn/names.h */
 /* LayerNorm or RMSNorm by kind; gain and bias are NULL where the kind has none. */
 typedef struct tl_norm {
     tl_tensor *gain, *bias;
-    tl_norm_kind kind; /* never TL_NORM_OF_FAMILY */
+    tl_norm_kind kind; /* TL_NORM_OF_FAMILY: LayerNorm with a bias, else RMSNorm */
+    double epsilon;    /* 0: the model's */
 } tl_norm;
 
 /* Weights are [out, in]. Fused: q is the projection of all three (nn/names.h says how its rows lie), k and v NULL. */
@@ -161,14 +162,16 @@ void tl_net_fp8_free(tl_net *net);
 /* Causal attention of q[B,H,T,K] over k[B,G,T,K], v[B,G,T,L], as chosen (tl_choices.attention); → [B,T,H·L]. k and v join
  * the cache where there is one. */
 typedef struct tl_attend_options {
-    double scale;              /* 0: 1/√K */
-    double softcap;            /* 0: none */
-    int64_t window;            /* a row sees itself and window − 1 before it; 0: all */
-    bool chunked;              /* the window is a chunk: a row sees its own chunk alone */
-    tl_tensor *sinks, *slopes; /* [H]; NULL: none */
+    double scale;      /* 0: 1/√K */
+    double softcap;    /* 0: none */
+    int64_t window;    /* a row sees itself and window − 1 before it; 0: all */
+    bool chunked;      /* the window is a chunk: a row sees its own chunk alone */
+    tl_tensor *sinks;  /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
+    tl_tensor *slopes; /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
 } tl_attend_options;
 tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options);
-/* Turns x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables as chosen. `local`: by rope_local_theta, unscaled. */
+/* Turns the first rotary_size (0, or beyond K: all) of x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables
+ * as chosen. `local`: by rope_local_theta, unscaled. */
 tl_tensor *tl_rotate(tl_net *net, tl_tensor *x, bool local);
 /* Block `index` of x, checkpointed where the policy says so. */
 typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
@@ -179,6 +182,7 @@ tl_tensor *tl_gated(tl_net *net, tl_tensor *gate, tl_tensor *up);
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */
 tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target);
+/* x·headᵀ + head_bias, softcapped where the model is (final_softcap). */
 tl_tensor *tl_head(tl_net *net, tl_tensor *x);
 /* The scales of an int8 weight; NULL for others. */
 tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);

@@ -32,7 +32,7 @@ static REAL N(largest)(REAL best, const REAL *x, int64_t n) {
 }
 
 static void N(masked_softmax_row)(const masked_row *r, char *y, tl_dtype dtype, int64_t stride) {
-    REAL buffer[TL_CHUNK], best = -(REAL)__builtin_inf(), lane[16] = {0};
+    REAL buffer[TL_CHUNK], best = r->has_sink ? (REAL)r->sink : -(REAL)__builtin_inf(), lane[16] = {0};
     int64_t bytes = tl_bytes_of(dtype), n;
     for (int64_t at = 0; at < r->columns; at += n) {
         n = tl_min_i64(TL_CHUNK, r->columns - at);
@@ -48,7 +48,7 @@ static void N(masked_softmax_row)(const masked_row *r, char *y, tl_dtype dtype, 
             buffer[i] = EXP(buffer[i] - best);
         LANES_ADD(lane, buffer, n);
     }
-    REAL factor = nothing ? 0 : 1 / LANES_SUM(lane);
+    REAL factor = nothing ? 0 : 1 / (LANES_SUM(lane) + (r->has_sink ? EXP((REAL)r->sink - best) : 0));
     for (int64_t at = 0; at < r->columns; at += n) {
         n = tl_min_i64(TL_CHUNK, r->columns - at);
         if (nothing)
