@@ -159,12 +159,19 @@ tl_tensor *tl_net_find(const tl_net *net, const char *name) {
     return NULL;
 }
 
+/* The experts' weights and biases have their axis in front. */
+static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
+    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
+}
+
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {
     memset(count, 0, sizeof *count);
     for (int i = 0; i < net->count; i++) {
-        int64_t n = tl_tensor_count(net->parameters[i].tensor);
+        const tl_parameter *p = &net->parameters[i];
+        int64_t n = tl_tensor_count(p->tensor);
         count->unique += n;
-        if (!net->parameters[i].embedding)
+        count->active += is_of_experts(net, p) ? n / net->model.experts * net->model.experts_per_token : n;
+        if (!p->embedding)
             count->non_embedding += n;
     }
     count->untied = count->unique;
