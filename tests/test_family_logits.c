@@ -126,7 +126,6 @@ static void compare(const char *name, const char *how, tl_ctx *ctx, tl_tensor *l
 }
 
 static void check_logits(tl_dtype dtype) {
-    int failed = 0;
     for (int i = 0; i < family_model_count(); i++) {
         tl_ctx *ctx = new_ctx();
         assert_non_null(ctx);
@@ -140,7 +139,6 @@ static void check_logits(tl_dtype dtype) {
         tl_net_free(net);
         tl_ctx_free(ctx);
     }
-    assert_int_equal(failed, 0);
 }
 
 static void logits_are_pytorchs_f64(void **state) {
@@ -163,8 +161,8 @@ static void logits_through_a_cache(void **state) {
         tl_model m = family_model(i);
         const family_fixture *x = fixture_of(m.name);
         tl_net *net = filled_net(ctx, i, TL_F64, x);
-        tl_cache *cache = tl_cache_new(
-            net, &(tl_cache_options){.batch = FAMILY_BATCH, .capacity = FAMILY_TOKENS, .dtype = TL_F64});
+        tl_cache *cache =
+            tl_cache_new(net, &(tl_cache_options){.batch = FAMILY_BATCH, .capacity = FAMILY_TOKENS, .dtype = TL_F64});
         if (!cache)
             fail_msg("%s: %s", m.name, tl_ctx_error(ctx)->message);
         compare(m.name, "cached", ctx, tl_net_forward_cached(net, cache, tokens_of(ctx, 0, 5), TL_LOGITS_ALL), 0, 5,

@@ -31,7 +31,7 @@ static bool build_slopes(tl_net *net) {
     if (!values)
         return false;
     slopes_of(net->model.heads, values);
-    net->slopes = tl_keep(tl_from_data(ctx, TL_F32, TL_SHAPE(ctx, net->symbols.H), TL_PARAM, values, net->model.heads));
+    net->slopes = tl_keep(tl_from_data(ctx, TL_F32, TL_SHAPE(ctx, net->symbols.H), TL_WORK, values, net->model.heads));
     tl_host_free(ctx, values, bytes);
     return net->slopes != NULL;
 }

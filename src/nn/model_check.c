@@ -42,6 +42,10 @@ static tl_status check_sizes(const char *name, const sized_field *fields, int co
 
 static bool turns(const tl_model *m) { return tl_names_of(m) && tl_positions_of(m) == TL_POSITIONS_ROTARY; }
 
+static bool is_llama3(const tl_model *m) {
+    return m->rope_factor > 0 && (m->rope_scaling == TL_ROPE_PLAIN || m->rope_scaling == TL_ROPE_LLAMA3);
+}
+
 /* NaN fails every comparison, so these are written to pass only what lies inside. */
 static tl_status check_numbers(const char *name, const tl_model *model, tl_error *error) {
     const struct {
@@ -57,9 +61,21 @@ static tl_status check_numbers(const char *name, const tl_model *model, tl_error
         {"dropout_residual", model->dropout_residual, true, 0.999999},
         {"rope_theta", turns(model) ? model->rope_theta : 1, false, 1e18},
         {"rope_factor", model->rope_factor, true, 1e9},
-        {"rope_low_freq", model->rope_factor > 0 ? model->rope_low_freq : 1, false, 1e9},
-        {"rope_high_freq", model->rope_factor > 0 ? model->rope_high_freq : 1, false, 1e9},
-        {"rope_original_context", model->rope_factor > 0 ? (double)model->rope_original_context : 1, false, 1e12},
+        {"rope_low_freq", is_llama3(model) ? model->rope_low_freq : 1, false, 1e9},
+        {"rope_high_freq", is_llama3(model) ? model->rope_high_freq : 1, false, 1e9},
+        {"rope_original_context",
+         is_llama3(model) || model->rope_scaling == TL_ROPE_YARN ? (double)model->rope_original_context : 1, false,
+         1e12},
+        {"rope_attention_factor", model->rope_attention_factor, true, 1e9},
+        {"rope_mscale", model->rope_mscale, true, 1e9},
+        {"rope_mscale_all", model->rope_mscale_all, true, 1e9},
+        {"embedding_scale", model->embedding_scale, true, 1e9},
+        {"query_scale", model->query_scale, true, 1e9},
+        {"attention_softcap", model->attention_softcap, true, 1e9},
+        {"final_softcap", model->final_softcap, true, 1e9},
+        {"clip_qkv", model->clip_qkv, true, 1e9},
+        {"routed_scale", model->routed_scale, true, 1e9},
+        {"router_loss", model->router_loss, true, 1e9},
     };
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
         bool inside =
@@ -68,7 +84,7 @@ static tl_status check_numbers(const char *name, const tl_model *model, tl_error
             return tl_fail(error, TL_ERR_ARGUMENT, "model %s: %s is %g; it must be %s 0 and at most %g", name,
                            fields[i].text, fields[i].value, fields[i].from_zero ? "at least" : "above", fields[i].most);
     }
-    if (model->rope_factor > 0 && !(model->rope_high_freq > model->rope_low_freq))
+    if (is_llama3(model) && !(model->rope_high_freq > model->rope_low_freq))
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_high_freq %g must be above rope_low_freq %g", name,
                        model->rope_high_freq, model->rope_low_freq);
     return TL_OK;

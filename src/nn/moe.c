@@ -106,14 +106,15 @@ static bool route(tl_net *net, const tl_experts *e, tl_tensor *x, tl_routing *ro
     if (bias && tl_tensor_dtype(bias) != tl_tensor_dtype(y))
         bias = tl_cast(bias, tl_tensor_dtype(y));
     bool sigmoid = m->router == TL_ROUTER_SIGMOID;
+    bool renormalise = m->norm_top_k && m->router <= TL_ROUTER_SIGMOID && m->router != TL_ROUTER_TOP_SOFTMAX;
     tl_route_options options = {.k = net->symbols.k,
                                 .score = kinds[m->router],
                                 .bias = bias,
                                 .n_group = m->router_groups > 1 ? m->router_groups : 0,
                                 .topk_group = m->router_groups > 1 ? m->router_top_groups : 0,
                                 .group = sigmoid ? TL_ROUTE_GROUP_TOP2 : TL_ROUTE_GROUP_MAX,
-                                .renormalise = m->norm_top_k && m->router != TL_ROUTER_TOP_SOFTMAX,
-                                .renormalise_epsilon = net->names->router_f32 ? 1e-20 : 0,
+                                .renormalise = renormalise,
+                                .renormalise_epsilon = renormalise && net->names->router_f32 ? 1e-20 : 0,
                                 .scale = m->routed_scale};
     return tl_route_top_k(y, &options, routing) == TL_OK;
 }
