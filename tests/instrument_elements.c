@@ -42,6 +42,7 @@ typedef enum traffic {
     X(scatter_trace, TRACES) X(scatter_reverse, REVERSES) X(sort, PLAIN) X(pad, PLAIN) X(pad_backward, PLAIN) \
     X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PICKS_TARGETS) \
     X(nll_loss_backward, PICKS_TARGETS_BACKWARD) X(masked_softmax, PLAIN) X(masked_scores, PLAIN) \
+    X(flash_attention, PLAIN) X(flash_attention_backward, PLAIN) \
     X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
     X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN) X(reciprocal, PLAIN) \
     X(sigmoid, PLAIN) X(softplus, PLAIN) X(softsign, PLAIN) X(hard_swish, PLAIN) X(mish, PLAIN) X(erf, PLAIN) \
