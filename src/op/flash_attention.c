@@ -76,7 +76,7 @@ static tl_status check_options(tl_sig *sig) {
                            o->dropout.a);
     int64_t need = tl_flash_scratch(tl_flash_block(q->dim[3].size, tl_in_dim(sig, 2, 3).size, true), q->dim[3].size,
                                     tl_in_dim(sig, 2, 3).size, true);
-    if (sig->ctx->scratch_bytes != TL_NO_SCRATCH && sig->ctx->scratch_bytes < need)
+    if (sig->ctx->scratch_bytes > 0 && sig->ctx->scratch_bytes < need) /* 0: another device's plan */
         return tl_sig_fail(sig, TL_ERR_ARGUMENT,
                            "the context has %lld bytes of scratch a thread; %lld (the default is 2 MiB) would work",
                            (long long)sig->ctx->scratch_bytes, (long long)need);
@@ -159,10 +159,11 @@ static int64_t computed_pairs(const tl_flash_attr *o, int64_t rows, int64_t colu
         int64_t n = rows - i < block ? rows - i : block;
         tl_flash_sees(o, i, columns, &low, &other);
         tl_flash_sees(o, i + n - 1, columns, &other, &high);
+        if (low >= high)
+            continue;
         low = low / block * block;
         high = high % block ? (high / block + 1) * block : high;
-        high = high < columns ? high : columns;
-        sum += high > low ? n * (high - low) : 0;
+        sum += n * ((high < columns ? high : columns) - low);
     }
     return sum;
 }

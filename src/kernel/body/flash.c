@@ -62,8 +62,9 @@ static void block_keys(const flash_task *t, int64_t i0, int64_t rows, int64_t fr
     int64_t first_high, last_low;
     tl_flash_sees(t->attr, i0, t->S, low, &first_high);
     tl_flash_sees(t->attr, i0 + rows - 1, t->S, &last_low, high);
-    *low = tl_max_i64(*low, from) / t->block * t->block;
+    *low = tl_max_i64(*low, from);
     *high = tl_min_i64(*high, to);
+    *low = *low < *high ? *low / t->block * t->block : *high;
 }
 
 /* Where a key/value head's gradient is summed: in the result, or in the workspace where that is rounded. */
