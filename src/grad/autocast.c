@@ -62,6 +62,8 @@ static const op_rule rules[] = {
     {"expand", KEEP},
     {"eye", KEEP},
     {"fill", KEEP},
+    {"flash_attention", LOW},
+    {"flash_attention_backward", KEEP},
     {"flip", KEEP},
     {"floor", KEEP},
     {"fmod", WIDEST},
@@ -217,6 +219,11 @@ const char *tl_autocast_rule_name(tl_autocast_rule rule) {
     return (unsigned)rule < 5 ? names[rule] : "?";
 }
 
+/* Flash attention's sinks and slopes stay as they are: they join the scores, which are f32 whatever q, k and v are. */
+static int cast_count(const tl_op *op, int n_in) {
+    return strcmp(op->name, "flash_attention") == 0 && n_in > 3 ? 3 : n_in;
+}
+
 static bool is_castable(tl_dtype dtype) { return dtype == TL_F32 || dtype == TL_BF16 || dtype == TL_F16; }
 
 /* The format that all castable inputs are to have; false: they stay. */
@@ -244,6 +251,7 @@ static tl_status cast_inputs(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[]
         cast[i] = in[i];
     if (rule == TL_AUTOCAST_NO_RULE)
         return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s (%s): this op has no rule for autocast", op->name, site);
+    n_in = cast_count(op, n_in);
     if (!wanted(rule, ctx->autocast, in, n_in, &dtype))
         return TL_OK;
     for (int i = 0; i < n_in && ctx->error.status == TL_OK; i++)

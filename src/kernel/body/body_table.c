@@ -83,6 +83,8 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(nll_loss_backward),
     KERNEL(masked_softmax),
     KERNEL(masked_scores),
+    KERNEL(flash_attention),
+    KERNEL(flash_attention_backward),
     KERNEL(swiglu),
     KERNEL(swiglu_backward),
     KERNEL(quantize),
