@@ -43,7 +43,7 @@ typedef enum traffic {
     X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PICKS_TARGETS) \
     X(nll_loss_backward, PICKS_TARGETS_BACKWARD) X(masked_softmax, PLAIN) X(masked_scores, PLAIN) \
     X(flash_attention, PLAIN) X(flash_attention_backward, PLAIN) \
-    X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
+    X(multiply_add, PLAIN) X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
     X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN) X(reciprocal, PLAIN) \
     X(sigmoid, PLAIN) X(softplus, PLAIN) X(softsign, PLAIN) X(hard_swish, PLAIN) X(mish, PLAIN) X(erf, PLAIN) \
     X(sin, PLAIN) X(cos, PLAIN) X(elu, PLAIN) X(leaky_relu, PLAIN) X(swish, PLAIN) X(abs_backward, PLAIN) \
@@ -303,6 +303,20 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     /* a·σ(αa)·b: αa, 1 +, 1 ÷, ·a, ·b. Backward: αa, σ 3, 1 − σ 1, da 5, db 2. Shazeer 2020 */
     case ENTRY_swiglu:
         *f = (formula){.element = 5, .special = 1};
+        return true;
+    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
+    case ENTRY_multiply_add:
+        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
+        return true;
+    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
+        f->special = 1;
+        return true;
+    case ENTRY_power_backward_base:
+        *f = (formula){.element = 3, .special = 1};
+        return true;
+    case ENTRY_neg:
+    case ENTRY_sqrt:
+        f->element = 1;
         return true;
     case ENTRY_swiglu_backward:
         *f = (formula){.element = 11, .special = 1};

@@ -217,6 +217,10 @@ typedef struct tl_flash_attr {
     uint32_t wanted;                      /* backward: TL_FLASH_DQ … */
 } tl_flash_attr;
 #define TL_FLASH_MOST 1024 /* largest head size: the blocks then fit a worker's scratch */
+typedef struct tl_multiply_add_attr {
+    double keep, value;
+    bool divides;
+} tl_multiply_add_attr;
 typedef struct tl_swiglu_attr {
     double alpha;
 } tl_swiglu_attr;
@@ -397,6 +401,9 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
      * NULL: not wanted. work, of the compute type: where that is not the dtype, sums for dk and dv (wanted ones) of B·G·S rows;
      * then, with n > 1 parts of keys, n sums for dq. Both count product_flops. */
     tl_kernel *flash_attention, *flash_attention_backward;
+    /* in: into, x, [y] → out[0] keep·into + value·x (·y, or /y where `divides`), in place on in[0]. Any floats.
+     * tl_multiply_add_attr. */
+    tl_kernel *multiply_add;
     /* in: a, b → a·σ(alpha·a)·b. Backward: in: a, b, gradient → out[0] da, out[1] db. tl_swiglu_attr. */
     tl_kernel *swiglu, *swiglu_backward;
     /* in: x, scale, [zero point] of x's sizes (strides 0 where they repeat) → out[0] saturate(round(x ÷ scale) + zero point), to

@@ -223,7 +223,7 @@ tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse
     TL_K(pad_backward);
 tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax),
     TL_K(masked_scores), TL_K(flash_attention), TL_K(flash_attention_backward);
-tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize), TL_K(linear_int8);
+tl_kernel TL_K(multiply_add), TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize), TL_K(linear_int8);
 tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reciprocal), TL_K(sigmoid), TL_K(softplus),
     TL_K(softsign), TL_K(hard_swish), TL_K(mish), TL_K(erf), TL_K(sin), TL_K(cos), TL_K(elu), TL_K(leaky_relu),
     TL_K(swish), TL_K(abs_backward), TL_K(reciprocal_backward), TL_K(sigmoid_backward), TL_K(softplus_backward),

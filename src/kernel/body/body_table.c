@@ -85,6 +85,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(masked_scores),
     KERNEL(flash_attention),
     KERNEL(flash_attention_backward),
+    KERNEL(multiply_add),
     KERNEL(swiglu),
     KERNEL(swiglu_backward),
     KERNEL(quantize),
