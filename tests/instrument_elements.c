@@ -42,7 +42,8 @@ typedef enum traffic {
     X(scatter_trace, TRACES) X(scatter_reverse, REVERSES) X(sort, PLAIN) X(pad, PLAIN) X(pad_backward, PLAIN) \
     X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PICKS_TARGETS) \
     X(nll_loss_backward, PICKS_TARGETS_BACKWARD) X(masked_softmax, PLAIN) X(masked_scores, PLAIN) \
-    X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
+    X(flash_attention, PLAIN) X(flash_attention_backward, PLAIN) \
+    X(multiply_add, PLAIN) X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
     X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN) X(reciprocal, PLAIN) \
     X(sigmoid, PLAIN) X(softplus, PLAIN) X(softsign, PLAIN) X(hard_swish, PLAIN) X(mish, PLAIN) X(erf, PLAIN) \
     X(sin, PLAIN) X(cos, PLAIN) X(elu, PLAIN) X(leaky_relu, PLAIN) X(swish, PLAIN) X(abs_backward, PLAIN) \
@@ -305,6 +306,20 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_swiglu:
         *f = (formula){.element = 5, .special = 1};
         return true;
+    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
+    case ENTRY_multiply_add:
+        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
+        return true;
+    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
+        f->special = 1;
+        return true;
+    case ENTRY_power_backward_base:
+        *f = (formula){.element = 3, .special = 1};
+        return true;
+    case ENTRY_neg:
+    case ENTRY_sqrt:
+        f->element = 1;
+        return true;
     case ENTRY_swiglu_backward:
         *f = (formula){.element = 11, .special = 1};
         return true;
@@ -400,13 +415,57 @@ static bool formula_of_experts(entry e, const tl_kcall *call, formula *f) {
     }
 }
 
+/* Pairs in blocks of 64 rows and 64 keys of which at least one is seen, by trying each pair. */
+static int64_t flash_pairs(const tl_kcall *call) {
+    const tl_flash_attr *o = call->attr;
+    int64_t rows = call->in[0].size[2], keys = call->in[1].size[2], sum = 0;
+    for (int64_t i0 = 0; i0 < rows; i0 += 64)
+        for (int64_t j0 = 0; j0 < keys; j0 += 64) {
+            int64_t i1 = i0 + 64 < rows ? i0 + 64 : rows, j1 = j0 + 64 < keys ? j0 + 64 : keys;
+            bool seen = false;
+            for (int64_t i = i0 + o->offset; !seen && i < i1 + o->offset; i++)
+                for (int64_t j = j0; !seen && j < j1; j++)
+                    seen = (!o->causal || j <= i) && (o->window_before < 0 || j >= i - o->window_before) &&
+                           (!o->chunk || i / o->chunk == j / o->chunk);
+            sum += seen ? (i1 - i0) * (j1 - j0) : 0;
+        }
+    return sum * call->in[0].size[0] * call->in[0].size[1];
+}
+
+/* A pair: x·scale, c·tanh(x/c) 2, + slope·distance 2; − largest, e^, Σ; dropout 1. A row: log, + largest; ÷ Σ for each element of
+ * y; a sink e^(s − largest), +. Backward, a pair: the scores, − log-sum-exp, e^; P·(dP − D)·scale 3, (1 − tanh²)· 3; dropout of
+ * P and of dP. D = Σ y·dy (Dao et al. 2022, eq. 4); a sink's Σ e^(s − lse)·D. Sizes of heads up to 682, where blocks are of 64. */
+static bool count_flash(entry e, const tl_kcall *call) {
+    const tl_flash_attr *o = call->attr;
+    bool backward = e == ENTRY_flash_attention_backward;
+    if (e != ENTRY_flash_attention && !backward)
+        return false;
+    int64_t rows = call->in[0].size[0] * call->in[0].size[1] * call->in[0].size[2], l = call->in[2].size[3];
+    int64_t pair = 1 + (o->softcap != 0 ? 2 : 0) + (o->has_slopes ? 2 : 0);
+    if (!backward) {
+        pair += 2 + (o->dropout.a > 0);
+        now.arithmetic += (tl_u128)(flash_pairs(call) * pair + rows * (l + 1 + (o->has_sinks ? 2 : 0)));
+        now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)) + rows * (1 + o->has_sinks));
+        return true;
+    }
+    bool d = call->out[0].data || call->out[1].data, v = call->out[2].data, s = call->out[3].data;
+    pair += 1 + (d ? 3 : 0) + (d && o->softcap != 0 ? 3 : 0) + (o->dropout.a > 0 ? d + v : 0);
+    if (d || v) {
+        now.arithmetic += (tl_u128)(flash_pairs(call) * pair);
+        now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)));
+    }
+    now.arithmetic += (tl_u128)(rows * ((d || s ? 2 * l : 0) + (s ? 3 : 0)));
+    now.special += (tl_u128)(s ? rows : 0);
+    return true;
+}
+
 static bool formula_of(entry e, const tl_kcall *call, formula *f) {
     return formula_of_each(e, call, f) || formula_of_rows(e, call, f) || formula_of_experts(e, call, f);
 }
 
 static void count_operations(entry e, const tl_kcall *call) {
-    formula f;
-    if (!formula_of(e, call, &f))
+    formula f = {0};
+    if (!count_flash(e, call) && !formula_of(e, call, &f))
         now.unknown = entries[e].name;
     /* The side that is worked through: of a reduction, a norm's gradient and a loss its input. */
     const tl_array *a = call->n_in > 0 ? &call->in[0] : &call->out[0];

@@ -121,6 +121,22 @@ static void N(log_softmax_backward_row)(const masked_row *r, const char *g, int6
     }
 }
 
+static void N(multiply_add)(const void *constants, int64_t n, void *const pointer[]) {
+    const multiply_add_task *t = constants;
+    const REAL keep = (REAL)t->attr->keep, value = (REAL)t->attr->value;
+    REAL *to = pointer[0];
+    const REAL *into = pointer[1], *x = pointer[2], *y = t->two ? pointer[3] : NULL;
+    if (!y)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = keep * into[i] + value * x[i];
+    else if (t->attr->divides)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = keep * into[i] + value * (x[i] / y[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = keep * into[i] + value * (x[i] * y[i]);
+}
+
 static void N(swiglu)(const void *constants, int64_t n, void *const pointer[]) {
     const REAL alpha = (REAL)((const tl_swiglu_attr *)constants)->alpha;
     REAL *y = pointer[0];

@@ -12,6 +12,11 @@ typedef struct masked_row {
     double sink;
 } masked_row;
 
+typedef struct multiply_add_task {
+    const tl_multiply_add_attr *attr;
+    bool two;
+} multiply_add_task;
+
 #define REAL float
 #define N(name) name##_float
 #define LOAD TL_K(load_float)
@@ -150,6 +155,10 @@ void TL_K(log_softmax)(tl_kcall *call) {
 void TL_K(log_softmax_backward)(tl_kcall *call) {
     masked_task t = {.what = LOG_SOFTMAX_BACKWARD};
     run_rows(call, &t, (const tl_array *[]){&call->out[0], &call->in[0], &call->in[1]}, 3);
+}
+
+void TL_K(multiply_add)(tl_kcall *call) {
+    TL_K(each_call)(call, multiply_add_float, multiply_add_double, &(multiply_add_task){call->attr, call->n_in > 2});
 }
 
 void TL_K(swiglu)(tl_kcall *call) { TL_K(each_call)(call, swiglu_float, swiglu_double, call->attr); }
