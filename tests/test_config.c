@@ -158,8 +158,8 @@ static void rope_scaling_is_read_noted_or_refused(void **state) {
     assert_true(model.rope_mscale == 0.707 && model.rope_mscale_all == 0.5 && model.rope_attention_factor == 1.5);
     assert_int_equal(model.rope_original_context, 128);
     ASSUMED("rope_scaling.original_max_position_embeddings absent: the context, 128");
-    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":1}}",
-            "beta_fast 1 must be above beta_slow 1");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}}",
+            "beta_fast 1 must not be below beta_slow 2");
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\"}}", "\"rope_scaling.factor\" is missing");
     {
         /* angles that are not built in: planned, not computed, and said by their name */

@@ -3,6 +3,7 @@
  * save_pretrained wrote hold every size, so a missing one is a slip. Anything else that is missing is the family's default, and
  * is noted. */
 #include "config/fields.h"
+#include "nn/family.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +69,7 @@ static void read_gpt2(tl_config_reader *r) {
 
 static void read_llama(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_LLAMA;
+    tl_model_start(m, TL_FAMILY_LLAMA);
     tl_config_read_sizes(r, &(tl_config_sizes){32, 4096, 32, 11008, 32000, 2048});
     if (r->status != TL_OK)
         return;

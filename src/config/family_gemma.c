@@ -1,15 +1,14 @@
 /* Gemma 1 to 3, and what is refused of 4. Defaults: transformers' configuration_gemma.py, …_gemma2.py, …_gemma3.py, …_gemma4.py. */
 #include "config/fields.h"
+#include "nn/family.h"
 
 #include <string.h>
 
 /* Gemma's files name the activation twice; "gelu" in hidden_act was always meant, and run, as the tanh form. */
 static void read_gelu(tl_config_reader *r) {
-    tl_model *m = r->model;
     const char *key = tl_config_has(r, "hidden_activation") ? "hidden_activation" : "hidden_act";
     const char *name = tl_config_has(r, key) ? tl_config_string(r, key) : NULL;
     bool legacy = name != NULL && strcmp(key, "hidden_act") == 0 && strcmp(name, "gelu") == 0;
-    m->activation = TL_GELU_TANH;
     if (legacy)
         tl_config_assume(r, "hidden_act gelu: the tanh form, as %s runs it", r->family);
     else if (tl_config_activation_or(r, key, "gelu_pytorch_tanh") != TL_GELU_TANH && r->status == TL_OK)
@@ -24,9 +23,6 @@ static void read_gemma(tl_config_reader *r, const tl_config_sizes *standard, con
         return;
     tl_config_read_heads(r, 256, 4);
     tl_config_read_rope(r, rope);
-    m->gated = true;
-    m->norm = TL_NORM_RMS_ONE;
-    m->positions = TL_POSITIONS_ROTARY;
     m->embedding_scale = __builtin_sqrt((double)m->width);
     read_gelu(r);
     m->norm_epsilon = tl_config_real_or(r, "rms_norm_eps", 0, 1, 1e-6);
@@ -61,14 +57,13 @@ static void every_but(tl_model *m, int64_t pattern, unsigned bits) {
 }
 
 void tl_config_gemma(tl_config_reader *r) {
-    r->model->family = TL_FAMILY_GEMMA;
+    tl_model_start(r->model, TL_FAMILY_GEMMA);
     read_gemma(r, &(tl_config_sizes){28, 3072, 16, 24576, 256000, 8192}, &(tl_config_rope){.theta = 10000});
 }
 
 void tl_config_gemma2(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_GEMMA2;
-    m->place = TL_PLACE_AROUND;
+    tl_model_start(m, TL_FAMILY_GEMMA2);
     read_gemma(r, &(tl_config_sizes){26, 2304, 8, 9216, 256000, 8192}, &(tl_config_rope){.theta = 10000});
     if (r->status != TL_OK)
         return;
@@ -82,9 +77,7 @@ void tl_config_gemma2(tl_config_reader *r) {
 void tl_config_gemma3(tl_config_reader *r) {
     const unsigned local = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE;
     tl_model *m = r->model;
-    m->family = TL_FAMILY_GEMMA3;
-    m->place = TL_PLACE_AROUND;
-    m->qk_norm = TL_QK_HEAD;
+    tl_model_start(m, TL_FAMILY_GEMMA3);
     /* The files of the larger ones hold in text_config only what differs from the class. */
     r->sizes_assumed = r->depth > 0;
     read_gemma(r, &(tl_config_sizes){26, 2304, 8, 9216, 262208, 131072},
@@ -115,7 +108,7 @@ void tl_config_gemma4(tl_config_reader *r) {
         {"enable_moe_block", "experts that run beside the dense MLP, with norms of their own, are not built in"},
         {"use_double_wide_mlp", "MLPs of two widths are not built in"},
     };
-    r->model->family = TL_FAMILY_GEMMA4;
+    tl_model_start(r->model, TL_FAMILY_GEMMA4);
     for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
         tl_config_only(r, flags[i].key, false, flags[i].why);
     if (tl_config_has(r, "num_kv_shared_layers") && tl_config_count(r, "num_kv_shared_layers") != 0)

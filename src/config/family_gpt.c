@@ -2,12 +2,12 @@
  * Defaults: transformers' configuration_phi.py, …_gpt_neox.py, …_gptj.py, …_opt.py, …_bloom.py, …_falcon.py, …_starcoder2.py;
  * phi-msft: microsoft/phi-2's own configuration_phi.py of 2023. */
 #include "config/fields.h"
+#include "nn/family.h"
 
 #include <string.h>
 
 static void layer_norm(tl_config_reader *r, const char *epsilon_key, const char *init_key) {
     tl_model *m = r->model;
-    m->norm = TL_NORM_LAYER;
     m->norm_epsilon = epsilon_key != NULL ? tl_config_real_or(r, epsilon_key, 0, 1, 1e-5) : 1e-5;
     m->init_std = tl_config_real_or(r, init_key, 0, 1e6, 0.02);
 }
@@ -44,8 +44,6 @@ static void read_gpt_sizes(tl_config_reader *r, int64_t layers, int64_t width, i
 /* rotary_dim of a head turns. */
 static void read_rotary_dim(tl_config_reader *r, int64_t standard) {
     tl_model *m = r->model;
-    m->positions = TL_POSITIONS_ROTARY;
-    m->rope_theta = 10000;
     int64_t size = tl_config_size_or(r, "rotary_dim", standard);
     if (r->status == TL_OK && (size > m->head_size || size % 2 != 0))
         tl_config_fail(r, TL_ERR_SHAPE, "rotary_dim", "is %lld; it must be even and at most the head size %lld",
@@ -55,18 +53,9 @@ static void read_rotary_dim(tl_config_reader *r, int64_t standard) {
 
 /* ---- phi ---- */
 
-static void phi_block(tl_model *m) {
-    m->family = TL_FAMILY_PHI;
-    m->place = TL_PLACE_PARALLEL;
-    m->positions = TL_POSITIONS_ROTARY;
-    m->attention_bias = true;
-    m->mlp_bias = true;
-    m->head_bias = true;
-}
-
 void tl_config_phi(tl_config_reader *r) {
     tl_model *m = r->model;
-    phi_block(m);
+    tl_model_start(m, TL_FAMILY_PHI);
     tl_config_read_sizes(r, &(tl_config_sizes){24, 2048, 32, 8192, 51200, 2048});
     if (r->status != TL_OK)
         return;
@@ -80,7 +69,7 @@ void tl_config_phi(tl_config_reader *r) {
 
 void tl_config_phi_msft(tl_config_reader *r) {
     tl_model *m = r->model;
-    phi_block(m);
+    tl_model_start(m, TL_FAMILY_PHI);
     read_gpt_sizes(r, 24, 2048, 32, 51200);
     if (r->status != TL_OK)
         return;
@@ -101,7 +90,7 @@ void tl_config_phi_msft(tl_config_reader *r) {
 
 void tl_config_gpt_neox(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_GPT_NEOX;
+    tl_model_start(m, TL_FAMILY_GPT_NEOX);
     tl_config_read_sizes(r, &(tl_config_sizes){44, 6144, 64, 24576, 50432, 2048});
     if (r->status != TL_OK)
         return;
@@ -111,11 +100,9 @@ void tl_config_gpt_neox(tl_config_reader *r) {
                              .theta_key = tl_config_has(r, "rope_theta") ? "rope_theta" : "rotary_emb_base",
                              .partial_key = "rotary_pct",
                              .partial = 0.25});
-    m->positions = TL_POSITIONS_ROTARY;
     m->activation = tl_config_activation_or(r, "hidden_act", "gelu");
     m->place = tl_config_flag_or(r, "use_parallel_residual", true) ? TL_PLACE_PARALLEL_TWO : TL_PLACE_BEFORE;
     m->attention_bias = tl_config_has(r, "attention_bias") ? tl_config_flag(r, "attention_bias") : true;
-    m->mlp_bias = true;
     layer_norm(r, "layer_norm_eps", "initializer_range");
     gpt_dropout(r, "hidden_dropout", "attention_dropout", "hidden_dropout");
     m->tied = tl_config_flag_or(r, "tie_word_embeddings", false);
@@ -123,17 +110,13 @@ void tl_config_gpt_neox(tl_config_reader *r) {
 
 void tl_config_gptj(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_GPTJ;
-    m->place = TL_PLACE_PARALLEL;
+    tl_model_start(m, TL_FAMILY_GPTJ);
     read_gpt_sizes(r, 28, 4096, 16, 50400);
     if (r->status != TL_OK)
         return;
     (void)tl_config_has(r, "n_ctx");
     tl_config_only(r, "rotary", true, "GPT-J without rotary positions is not built in");
     read_rotary_dim(r, 64);
-    m->rope_interleaved = true;
-    m->mlp_bias = true;
-    m->head_bias = true;
     m->activation = tl_config_activation_or(r, "activation_function", "gelu_new");
     layer_norm(r, "layer_norm_epsilon", "initializer_range");
     gpt_dropout(r, "embd_pdrop", "attn_pdrop", "resid_pdrop");
@@ -165,7 +148,7 @@ static void read_opt_norms(tl_config_reader *r) {
 
 void tl_config_opt(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_OPT;
+    tl_model_start(m, TL_FAMILY_OPT);
     m->layers = tl_config_required(r, "num_hidden_layers", NULL, 12, &m->source_layers);
     m->width = tl_config_required(r, "hidden_size", "d_model", 768, &m->source_width);
     m->heads = tl_config_required(r, "num_attention_heads", NULL, 12, &m->source_heads);
@@ -175,9 +158,6 @@ void tl_config_opt(tl_config_reader *r) {
         return;
     read_context(r, "max_position_embeddings", 2048);
     tl_config_plain_heads(r, "num_attention_heads", "hidden_size");
-    m->learned_positions = true;
-    m->positions = TL_POSITIONS_LEARNED;
-    m->position_offset = 2;
     m->attention_bias = m->mlp_bias = tl_config_has(r, "enable_bias") ? tl_config_flag(r, "enable_bias") : true;
     m->activation = tl_config_activation_or(r, "activation_function", "relu");
     layer_norm(r, NULL, "init_std"); /* nn.LayerNorm's own epsilon */
@@ -190,7 +170,7 @@ void tl_config_opt(tl_config_reader *r) {
 
 void tl_config_bloom(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_BLOOM;
+    tl_model_start(m, TL_FAMILY_BLOOM);
     m->layers = tl_config_required(r, "n_layer", "num_hidden_layers", 2, &m->source_layers);
     m->width = tl_config_required(r, "hidden_size", "n_embed", 64, &m->source_width);
     m->heads = tl_config_required(r, "n_head", "num_attention_heads", 8, &m->source_heads);
@@ -201,10 +181,6 @@ void tl_config_bloom(tl_config_reader *r) {
     read_context(r, "seq_length", 2048);
     tl_config_plain_heads(r, "n_head", "hidden_size");
     tl_config_ff_or_4d(r, "n_inner");
-    m->positions = TL_POSITIONS_ALIBI;
-    m->attention_bias = m->mlp_bias = true;
-    m->embedding_norm = true;
-    m->activation = TL_GELU_TANH; /* BloomGelu */
     tl_config_only(r, "apply_residual_connection_post_layernorm", false,
                    "residuals taken after the norm are another model");
     layer_norm(r, "layer_norm_epsilon", "initializer_range");
@@ -249,7 +225,7 @@ static void read_falcon_place(tl_config_reader *r, bool fresh) {
 
 void tl_config_falcon(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_FALCON;
+    tl_model_start(m, TL_FAMILY_FALCON);
     m->layers = tl_config_required(r, "num_hidden_layers", "n_layer", 32, &m->source_layers);
     m->width = tl_config_required(r, "hidden_size", "n_embed", 4544, &m->source_width);
     m->heads = tl_config_required(r, "num_attention_heads", "n_head", 71, &m->source_heads);
@@ -270,7 +246,6 @@ void tl_config_falcon(tl_config_reader *r) {
         m->positions = TL_POSITIONS_ALIBI;
         tl_config_not_computed(r, "falcon's ALiBi, which is divided by √K with the scores");
     } else {
-        m->positions = TL_POSITIONS_ROTARY;
         tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
     }
     layer_norm(r, "layer_norm_epsilon", "initializer_range");
@@ -282,16 +257,14 @@ void tl_config_falcon(tl_config_reader *r) {
 
 void tl_config_starcoder2(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_STARCODER2;
+    tl_model_start(m, TL_FAMILY_STARCODER2);
     tl_config_read_sizes(r, &(tl_config_sizes){30, 3072, 24, 12288, 49152, 4096});
     if (r->status != TL_OK)
         return;
     tl_config_read_heads(r, 0, 0);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
-    m->positions = TL_POSITIONS_ROTARY;
     m->activation = tl_config_activation_or(r, "hidden_act", "gelu_pytorch_tanh");
     m->attention_bias = m->mlp_bias = tl_config_flag_or(r, "use_bias", true);
-    m->norm = TL_NORM_LAYER;
     m->norm_epsilon = tl_config_real_or(r, "norm_epsilon", 0, 1, 1e-5);
     m->init_std = tl_config_real_or(r, "initializer_range", 0, 1e6, 0.018042);
     gpt_dropout(r, "embedding_dropout", "attention_dropout", "residual_dropout");

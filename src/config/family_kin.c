@@ -1,10 +1,11 @@
 /* Llama's kin with other norms or fused projections: phi3, olmo, olmo2. Defaults: transformers' configuration_phi3.py, …_olmo.py,
  * …_olmo2.py. */
 #include "config/fields.h"
+#include "nn/family.h"
 
 void tl_config_phi3(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_PHI3;
+    tl_model_start(m, TL_FAMILY_PHI3);
     tl_config_read_sizes(r, &(tl_config_sizes){32, 3072, 32, 8192, 32064, 4096});
     if (r->status != TL_OK)
         return;
@@ -33,16 +34,13 @@ static void read_olmo(tl_config_reader *r, double epsilon) {
 
 void tl_config_olmo(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_OLMO;
+    tl_model_start(m, TL_FAMILY_OLMO);
     read_olmo(r, 1e-5);
-    m->norm = TL_NORM_LAYER_PLAIN;
     if (tl_config_has(r, "clip_qkv"))
         m->clip_qkv = tl_config_real(r, "clip_qkv", 1e-9, 1e18);
 }
 
 void tl_config_olmo2(tl_config_reader *r) {
-    r->model->family = TL_FAMILY_OLMO2;
-    r->model->place = TL_PLACE_AFTER;
-    r->model->qk_norm = TL_QK_ALL;
+    tl_model_start(r->model, TL_FAMILY_OLMO2);
     read_olmo(r, 1e-5);
 }

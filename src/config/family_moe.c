@@ -1,6 +1,7 @@
 /* deepseek_v2, deepseek_v3 (and kimi_k2), gpt_oss, llama4. Defaults: transformers' configuration_deepseek_v2.py, …_deepseek_v3.py,
  * …_gpt_oss.py, …_llama4.py; shapes of the blocks: DeepSeek-AI 2024 (arXiv 2405.04434, section 2.1; 2412.19437, section 2.1). */
 #include "config/fields.h"
+#include "nn/family.h"
 
 #include <string.h>
 
@@ -71,7 +72,6 @@ static void read_deepseek_experts(tl_config_reader *r, const deepseek *d) {
     int64_t shared = tl_config_count_or(r, "n_shared_experts", d->shared);
     if (r->status == TL_OK && !tl_mul_i64(shared, m->expert_ff, &m->shared_ff))
         tl_config_fail(r, TL_ERR_OVERFLOW, "n_shared_experts", "times moe_intermediate_size is beyond 64 bits");
-    m->router = strcmp(d->scoring, "sigmoid") == 0 ? TL_ROUTER_SIGMOID : TL_ROUTER_SOFTMAX;
     tl_config_only_text(r, "scoring_func", d->scoring, "is built in");
     m->norm_top_k = tl_config_flag_or(r, "norm_topk_prob", d->norm_top_k);
     double scale = tl_config_real_or(r, "routed_scaling_factor", 0, 1e9, d->routed_scale);
@@ -105,7 +105,7 @@ static void read_deepseek(tl_config_reader *r, const deepseek *d) {
 }
 
 void tl_config_deepseek_v2(tl_config_reader *r) {
-    r->model->family = TL_FAMILY_DEEPSEEK_V2;
+    tl_model_start(r->model, TL_FAMILY_DEEPSEEK_V2);
     read_deepseek(r, &(deepseek){.sizes = {32, 4096, 32, 11008, 32000, 2048},
                                  .experts = 64,
                                  .per_token = 6,
@@ -117,7 +117,7 @@ void tl_config_deepseek_v2(tl_config_reader *r) {
 }
 
 void tl_config_deepseek_v3(tl_config_reader *r) {
-    r->model->family = TL_FAMILY_DEEPSEEK_V3;
+    tl_model_start(r->model, TL_FAMILY_DEEPSEEK_V3);
     read_deepseek(r, &(deepseek){.sizes = {61, 7168, 128, 18432, 129280, 4096},
                                  .experts = 256,
                                  .per_token = 8,
@@ -145,8 +145,6 @@ static void read_oss_mlp(tl_config_reader *r) {
         !tl_config_has(r, "num_experts_per_tok") && tl_config_has(r, "experts_per_token") ? "experts_per_token"
                                                                                           : "num_experts_per_tok",
         4);
-    m->router = TL_ROUTER_TOP_SOFTMAX;
-    m->router_bias = m->expert_bias = true;
     m->activation = TL_GLU_CLAMPED;
     if (tl_config_has(r, "swiglu_limit") && tl_config_real(r, "swiglu_limit", 0, 1e9) != 7 && r->status == TL_OK)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "swiglu_limit", "is not 7; the clamp is built in at 7");
@@ -158,7 +156,7 @@ static void read_oss_mlp(tl_config_reader *r) {
 
 void tl_config_gpt_oss(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_GPT_OSS;
+    tl_model_start(m, TL_FAMILY_GPT_OSS);
     tl_config_read_sizes(r, &(tl_config_sizes){36, 2880, 64, 2880, 201088, 131072});
     if (r->status != TL_OK)
         return;
@@ -177,7 +175,6 @@ void tl_config_gpt_oss(tl_config_reader *r) {
     }
     tl_config_like_llama(r, 1e-5, false);
     m->attention_bias = tl_config_has(r, "attention_bias") ? tl_config_flag(r, "attention_bias") : true;
-    m->sinks = true;
     if (tl_config_read_window(r, "sliding_window", 128)) {
         if (!tl_config_read_layer_types(r, TL_LAYER_WINDOW))
             for (int64_t i = 0; i < m->layers; i += 2)
@@ -220,13 +217,12 @@ static void read_llama4_layers(tl_config_reader *r) {
 
 void tl_config_llama4(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_LLAMA4;
+    tl_model_start(m, TL_FAMILY_LLAMA4);
     tl_config_read_sizes(r, &(tl_config_sizes){48, 5120, 40, 8192, 202048, 131072});
     if (r->status != TL_OK)
         return;
     tl_config_read_heads(r, 128, 0);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 500000});
-    m->rope_interleaved = true;
     tl_config_like_llama(r, 1e-5, false);
     m->attention_bias = tl_config_flag_given(r, "attention_bias");
     m->qk_norm = tl_config_flag_or(r, "use_qk_norm", true) ? TL_QK_L2 : TL_QK_NONE;
@@ -236,7 +232,6 @@ void tl_config_llama4(tl_config_reader *r) {
     m->ff = tl_config_required(r, "intermediate_size_mlp", NULL, 16384, &m->source_ff);
     m->experts = tl_config_required(r, "num_local_experts", NULL, 16, &m->source_experts);
     m->experts_per_token = tl_config_size_or(r, "num_experts_per_tok", 1);
-    m->router = TL_ROUTER_SIGMOID_INPUT;
     read_llama4_layers(r);
     if (tl_config_flag_or(r, "attn_temperature_tuning", true)) {
         m->temperature_scale = tl_config_real_or(r, "attn_scale", 0, 1e9, 0.1);

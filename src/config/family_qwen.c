@@ -1,6 +1,7 @@
 /* Llama's kin with dense or routed MLPs: mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe. Defaults: transformers'
  * configuration_mistral.py, …_mixtral.py, …_qwen2.py, …_qwen2_moe.py, …_qwen3.py, …_qwen3_moe.py. */
 #include "config/fields.h"
+#include "nn/family.h"
 
 static void all_layers(tl_model *m, unsigned bits) {
     for (int64_t i = 0; i < m->layers; i++)
@@ -9,7 +10,7 @@ static void all_layers(tl_model *m, unsigned bits) {
 
 void tl_config_mistral(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_MISTRAL;
+    tl_model_start(m, TL_FAMILY_MISTRAL);
     tl_config_read_sizes(r, &(tl_config_sizes){32, 4096, 32, 14336, 32000, 131072});
     if (r->status != TL_OK)
         return;
@@ -27,13 +28,12 @@ static void read_experts(tl_config_reader *r, const char *key, int64_t experts, 
     tl_model *m = r->model;
     m->experts = tl_config_required(r, key, NULL, experts, &m->source_experts);
     m->experts_per_token = tl_config_size_or(r, "num_experts_per_tok", per_token);
-    m->router = TL_ROUTER_SOFTMAX;
     tl_config_read_router_loss(r, 0.001);
 }
 
 void tl_config_mixtral(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_MIXTRAL;
+    tl_model_start(m, TL_FAMILY_MIXTRAL);
     tl_config_read_sizes(r, &(tl_config_sizes){32, 4096, 32, 14336, 32000, 131072});
     if (r->status != TL_OK)
         return;
@@ -45,7 +45,6 @@ void tl_config_mixtral(tl_config_reader *r) {
     read_experts(r, "num_local_experts", 8, 2);
     m->expert_ff = m->ff; /* no layer has another MLP */
     m->source_expert_ff = m->source_ff;
-    m->norm_top_k = true;
     all_layers(m, TL_LAYER_EXPERTS);
 }
 
@@ -99,33 +98,29 @@ static void read_qwen_experts(tl_config_reader *r, int64_t experts, int64_t per_
 }
 
 void tl_config_qwen2(tl_config_reader *r) {
-    r->model->family = TL_FAMILY_QWEN2;
+    tl_model_start(r->model, TL_FAMILY_QWEN2);
     read_qwen(r, &(tl_config_sizes){32, 4096, 32, 22016, 151936, 32768}, 0, FROM_MAX_WINDOW_LAYERS);
-    r->model->qkv_bias = true;
 }
 
 void tl_config_qwen2_moe(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_QWEN2_MOE;
+    tl_model_start(m, TL_FAMILY_QWEN2_MOE);
     read_qwen(r, &(tl_config_sizes){24, 2048, 16, 5632, 151936, 32768}, 0, ODD_BELOW_MAX_WINDOW_LAYERS);
     m->qkv_bias = tl_config_has(r, "qkv_bias") ? tl_config_flag(r, "qkv_bias") : true;
     read_qwen_experts(r, 60, 4, 1408);
     m->shared_ff = tl_config_size_or(r, "shared_expert_intermediate_size", 5632);
-    m->shared_gate = true;
 }
 
 void tl_config_qwen3(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_QWEN3;
-    m->qk_norm = TL_QK_HEAD;
+    tl_model_start(m, TL_FAMILY_QWEN3);
     read_qwen(r, &(tl_config_sizes){32, 4096, 32, 22016, 151936, 32768}, 128, FROM_MAX_WINDOW_LAYERS);
     m->attention_bias = tl_config_flag_given(r, "attention_bias");
 }
 
 void tl_config_qwen3_moe(tl_config_reader *r) {
     tl_model *m = r->model;
-    m->family = TL_FAMILY_QWEN3_MOE;
-    m->qk_norm = TL_QK_HEAD;
+    tl_model_start(m, TL_FAMILY_QWEN3_MOE);
     read_qwen(r, &(tl_config_sizes){24, 2048, 32, 6144, 151936, 32768}, 128, ALL_LAYERS);
     m->attention_bias = tl_config_flag_given(r, "attention_bias");
     read_qwen_experts(r, 128, 8, 768);

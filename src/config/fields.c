@@ -234,11 +234,7 @@ void tl_config_ff_or_4d(tl_config_reader *r, const char *key) {
 
 void tl_config_like_llama(tl_config_reader *r, double epsilon, bool tied) {
     tl_model *m = r->model;
-    m->gated = true;
-    m->norm = TL_NORM_RMS;
-    m->positions = TL_POSITIONS_ROTARY;
-    m->activation = tl_config_activation_or(r, "hidden_act", "silu");
-    if (r->status == TL_OK && m->activation != TL_SILU)
+    if (tl_config_activation_or(r, "hidden_act", "silu") != TL_SILU && r->status == TL_OK)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "hidden_act", "is not silu; %s is built in with silu", r->family);
     m->norm_epsilon = tl_config_real_or(r, "rms_norm_eps", 0, 1, epsilon);
     m->init_std = tl_config_real_or(r, "initializer_range", 0, 1e6, 0.02);

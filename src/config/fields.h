@@ -38,7 +38,7 @@ void tl_config_read_heads(tl_config_reader *r, int64_t head_standard, int64_t kv
 void tl_config_plain_heads(tl_config_reader *r, const char *heads_key, const char *width_key);
 /* F from `key`, or 4·D where the file says none. */
 void tl_config_ff_or_4d(tl_config_reader *r, const char *key);
-/* gated SiLU, RMSNorm, rotary; bias of attention and MLP as given; init, tie */
+/* SiLU or refused; epsilon of RMSNorm, init, dropout of attention, tie */
 void tl_config_like_llama(tl_config_reader *r, double epsilon, bool tied);
 /* The loss that keeps experts busy, which is added only where the router's logits are asked for. */
 void tl_config_read_router_loss(tl_config_reader *r, double standard);

@@ -40,9 +40,10 @@ static void read_yarn(tl_config_reader *r, const char *outer) {
         tl_config_assume(r, "%s.original_max_position_embeddings absent: the context, %lld", outer,
                          (long long)m->context);
     }
-    if (r->status == TL_OK && m->rope_beta_fast <= m->rope_beta_slow)
+    if (r->status == TL_OK && m->rope_beta_fast < m->rope_beta_slow)
         tl_config_fail(r, TL_ERR_ARGUMENT, tl_config_has(r, "beta_fast") ? "beta_fast" : "beta_slow",
-                       "leaves no ramp: beta_fast %g must be above beta_slow %g", m->rope_beta_fast, m->rope_beta_slow);
+                       "leaves no ramp: beta_fast %g must not be below beta_slow %g", m->rope_beta_fast,
+                       m->rope_beta_slow);
 }
 
 /* The kind of the current object. */

@@ -114,8 +114,8 @@ static tl_status check_numbers(const char *name, const tl_model *m, tl_error *er
     if (is_llama3(m) && m->rope_high_freq < m->rope_low_freq)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_high_freq %g must not be below rope_low_freq %g", name,
                        m->rope_high_freq, m->rope_low_freq);
-    if (yarn && m->rope_beta_fast <= m->rope_beta_slow)
-        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_beta_fast %g must be above rope_beta_slow %g", name,
+    if (yarn && m->rope_beta_fast < m->rope_beta_slow)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_beta_fast %g must not be below rope_beta_slow %g", name,
                        m->rope_beta_fast, m->rope_beta_slow);
     return TL_OK;
 }
