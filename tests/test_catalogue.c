@@ -238,11 +238,11 @@ static void check_refuses_what_cannot_be_built(void **state) {
     REFUSES("gpt2", model.dropout_residual = -0.1, "dropout_residual");
     REFUSES("gpt2", model.norm_epsilon = 0.0 / 0.0, "norm_epsilon");
     REFUSES("gpt2", model.init_std = 1.0 / 0.0, "init_std");
-    REFUSES("gpt2", model.family = TL_FAMILY_COUNT, "family 27");
+    REFUSES("gpt2", model.family = TL_FAMILY_COUNT, "is not built in");
     REFUSES("llama-3-8b", model.kv_heads = 5, "32 heads (H)");
     REFUSES("llama-3-8b", model.head_size = 127, "127 is odd");
     REFUSES("llama-3-8b", model.rope_theta = 0, "rope_theta");
-    REFUSES("llama-3.1-8b", model.rope_high_freq = 1, "rope_high_freq");
+    REFUSES("llama-3.1-8b", model.rope_high_freq = 0.5, "rope_high_freq");
     REFUSES("llama-3-8b", (model.vocab = INT64_C(1) << 40, model.width = INT64_C(1) << 40), "63 bits");
     REFUSES("llama-3-8b", model.context = INT64_C(1) << 32, "H·C²");
     REFUSES("cruncher", model.layers = 0, "layers (N)");

@@ -24,12 +24,12 @@ static tl_status check_frequencies(tl_sig *sig, const tl_rotary_attr *attr) {
     }
     if (attr->factor == 0)
         return TL_OK;
-    if (!(attr->factor > 0 && attr->low_freq_factor > 0 && attr->high_freq_factor > attr->low_freq_factor &&
+    if (!(attr->factor > 0 && attr->low_freq_factor > 0 && attr->high_freq_factor >= attr->low_freq_factor &&
           attr->original_context > 0))
         return tl_sig_fail(
             sig, TL_ERR_ARGUMENT,
             "the frequencies' scaling has factor %g, low %g, high %g, original context %lld; factor > 0, "
-            "0 < low < high and a context > 0 would work, as Llama 3.1's 8, 1, 4, 8192",
+            "0 < low <= high and a context > 0 would work, as Llama 3.1's 8, 1, 4, 8192",
             attr->factor, attr->low_freq_factor, attr->high_freq_factor, (long long)attr->original_context);
     return TL_OK;
 }
