@@ -1,5 +1,5 @@
 /* Is a description one that a model can be built from? Sizes, divisibility, and products within 63 bits. */
-#include "tally/model.h"
+#include "nn/names.h"
 
 #include "base/nearest.h"
 
@@ -40,6 +40,8 @@ static tl_status check_sizes(const char *name, const sized_field *fields, int co
     return TL_OK;
 }
 
+static bool turns(const tl_model *m) { return tl_names_of(m) && tl_positions_of(m) == TL_POSITIONS_ROTARY; }
+
 /* NaN fails every comparison, so these are written to pass only what lies inside. */
 static tl_status check_numbers(const char *name, const tl_model *model, tl_error *error) {
     const struct {
@@ -53,7 +55,7 @@ static tl_status check_numbers(const char *name, const tl_model *model, tl_error
         {"dropout_embedding", model->dropout_embedding, true, 0.999999},
         {"dropout_attention", model->dropout_attention, true, 0.999999},
         {"dropout_residual", model->dropout_residual, true, 0.999999},
-        {"rope_theta", model->family == TL_FAMILY_LLAMA ? model->rope_theta : 1, false, 1e18},
+        {"rope_theta", turns(model) ? model->rope_theta : 1, false, 1e18},
         {"rope_factor", model->rope_factor, true, 1e9},
         {"rope_low_freq", model->rope_factor > 0 ? model->rope_low_freq : 1, false, 1e9},
         {"rope_high_freq", model->rope_factor > 0 ? model->rope_high_freq : 1, false, 1e9},
@@ -91,11 +93,143 @@ static tl_status check_heads(const char *name, const tl_model *m, tl_error *erro
         if (!m->learned_positions)
             return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: gpt2 without learned positions is not built in", name);
     }
-    if (m->family == TL_FAMILY_LLAMA && m->head_size % 2 != 0)
+    int64_t part = m->kv_rank > 0 ? m->qk_rope : m->rotary_size;
+    if (turns(m) && part == 0 && m->head_size % 2 != 0)
         return tl_fail(error, TL_ERR_SHAPE,
                        "model %s: head size (K) %lld is odd; rotary positions turn pairs, so K must be even", name,
                        (long long)m->head_size);
+    if (turns(m) && (part < 0 || part % 2 != 0 || part > m->head_size))
+        return tl_fail(
+            error, TL_ERR_SHAPE,
+            "model %s: of a head of %lld, %lld turn; rotary positions turn pairs, so an even number from 2 to "
+            "%lld would work",
+            name, (long long)m->head_size, (long long)part, (long long)m->head_size);
     return TL_OK;
+}
+
+/* ---- what a family's names allow ---- */
+
+static tl_status refuse(const char *name, const tl_model *m, const char *what, tl_error *error) {
+    return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: %s %s is not built in: its checkpoints have no name for it",
+                   name, tl_family_name(m->family), what);
+}
+
+static tl_status check_names(const char *name, const tl_model *m, tl_error *error) {
+    const tl_names *n = tl_names_of(m);
+    if (m->gated ? !n->gate && !n->gate_up : !n->up)
+        return refuse(name, m, m->gated ? "with a gated feed-forward" : "without a gated feed-forward", error);
+    if (tl_positions_of(m) == TL_POSITIONS_LEARNED && !n->positions)
+        return refuse(name, m, "with learned positions", error);
+    if (m->place != TL_PLACE_PARALLEL && !n->norm_2)
+        return refuse(name, m, "with two norms a block", error);
+    if (m->place == TL_PLACE_AROUND && (!n->norm_1_after || !n->norm_2_after))
+        return refuse(name, m, "with four norms a block", error);
+    if ((m->qk_norm == TL_QK_HEAD || m->qk_norm == TL_QK_ALL) && !n->q_norm)
+        return refuse(name, m, "with norms of q and k", error);
+    if (m->embedding_norm && !n->embedding_norm)
+        return refuse(name, m, "with a norm of the embeddings", error);
+    if (m->experts > 0 && !n->moe)
+        return refuse(name, m, "with experts", error);
+    if (m->shared_ff > 0 && !n->shared)
+        return refuse(name, m, "with shared experts", error);
+    if (m->kv_rank > 0 && n->layout != TL_FUSED_NONE)
+        return refuse(name, m, "with latent attention", error);
+    return TL_OK;
+}
+
+/* ---- layers, experts, latent attention ---- */
+
+static int layers_with(const tl_model *m, int bits) {
+    int count = 0;
+    for (int64_t i = 0; i < m->layers; i++)
+        count += (m->layer[i] & bits) != 0;
+    return count;
+}
+
+static tl_status check_field(const char *name, const char *what, int64_t value, int64_t most, tl_error *error) {
+    if (value >= 1 && value <= most)
+        return TL_OK;
+    return tl_fail(error, value < 1 ? TL_ERR_ARGUMENT : TL_ERR_OVERFLOW,
+                   "model %s: %s is %lld; it must be from 1 to %lld", name, what, (long long)value, (long long)most);
+}
+
+static tl_status check_experts(const char *name, const tl_model *m, tl_error *error) {
+    int mixed = layers_with(m, TL_LAYER_EXPERTS);
+    if (m->experts == 0 && mixed == 0)
+        return TL_OK;
+    if (m->experts > 0 && mixed == 0)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: %lld experts, and no layer that has them", name,
+                       (long long)m->experts);
+    tl_status status = check_field(name, "experts (E)", m->experts, INT64_C(1) << 20, error);
+    if (status == TL_OK)
+        status = check_field(name, "experts of a token (k)", m->experts_per_token, m->experts, error);
+    if (status == TL_OK)
+        status = check_field(name, "expert feed-forward size (Fe)", m->expert_ff, MOST_SIZE, error);
+    if (status != TL_OK)
+        return status;
+    if (m->shared_ff < 0 || m->shared_ff > MOST_SIZE || (m->shared_gate && m->shared_ff == 0))
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: shared experts of %lld%s; 1 or more would work", name,
+                       (long long)m->shared_ff, m->shared_gate ? " with a gate" : "");
+    if (m->router == TL_ROUTER_SIGMOID_INPUT && m->experts_per_token != 1)
+        return tl_fail(error, TL_ERR_UNSUPPORTED,
+                       "model %s: a router that scales the experts' input sends a token to one expert, not to %lld",
+                       name, (long long)m->experts_per_token);
+    if (m->router_groups > 1 &&
+        (m->experts % m->router_groups != 0 || m->router_top_groups < 1 || m->router_top_groups > m->router_groups))
+        return tl_fail(
+            error, TL_ERR_SHAPE,
+            "model %s: %lld experts in %lld groups, the best %lld of them; groups that divide the experts, and 1 "
+            "to all of them, would work",
+            name, (long long)m->experts, (long long)m->router_groups, (long long)m->router_top_groups);
+    return TL_OK;
+}
+
+static tl_status check_latent(const char *name, const tl_model *m, tl_error *error) {
+    if (m->kv_rank == 0)
+        return TL_OK;
+    tl_status status = check_field(name, "rank of keys and values (Rkv)", m->kv_rank, MOST_SIZE, error);
+    if (status == TL_OK)
+        status = check_field(name, "still part of a key (Kn)", m->qk_nope, MOST_SIZE, error);
+    if (status == TL_OK)
+        status = check_field(name, "turning part of a key (Kr)", m->qk_rope, MOST_SIZE, error);
+    if (status == TL_OK)
+        status = check_field(name, "size of a value (Kv)", m->value_size, MOST_SIZE, error);
+    if (status == TL_OK && (m->q_rank < 0 || m->q_rank > MOST_SIZE))
+        status = check_field(name, "rank of queries (Rq)", m->q_rank, MOST_SIZE, error);
+    if (status == TL_OK && (m->kv_heads != m->heads || m->head_size != m->qk_nope + m->qk_rope))
+        return tl_fail(
+            error, TL_ERR_SHAPE,
+            "model %s: latent attention has a key a head, of %lld + %lld; G = %lld of H = %lld and K = %lld do not "
+            "fit it",
+            name, (long long)m->qk_nope, (long long)m->qk_rope, (long long)m->kv_heads, (long long)m->heads,
+            (long long)m->head_size);
+    return status;
+}
+
+static tl_status check_layers(const char *name, const tl_model *m, tl_error *error) {
+    tl_status status = TL_OK;
+    if (layers_with(m, TL_LAYER_WINDOW | TL_LAYER_CHUNKED) > 0)
+        status = check_field(name, "window (W)", m->window, MOST_SIZE, error);
+    if (status == TL_OK && layers_with(m, TL_LAYER_GLOBAL_HEADS) > 0) {
+        status = check_field(name, "key/value heads of global layers (Gg)", m->global_kv_heads, m->heads, error);
+        if (status == TL_OK)
+            status = check_field(name, "head size of global layers (Kg)", m->global_head_size, MOST_SIZE, error);
+        if (status == TL_OK && m->heads % m->global_kv_heads != 0)
+            return tl_fail(error, TL_ERR_SHAPE, "model %s: %lld heads do not divide among %lld of global layers", name,
+                           (long long)m->heads, (long long)m->global_kv_heads);
+    }
+    if (status == TL_OK && layers_with(m, TL_LAYER_LOCAL_ROPE) > 0 && !(m->rope_local_theta > 0))
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_local_theta is %g; it must be above 0", name,
+                       m->rope_local_theta);
+    if (status == TL_OK && m->temperature_scale > 0 && !(m->temperature_floor > 0))
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: temperature_floor is %g; it must be above 0", name,
+                       m->temperature_floor);
+    if (status == TL_OK && (m->position_offset < 0 || m->position_offset > MOST_SIZE || m->embedding_size < 0 ||
+                            m->embedding_size > MOST_SIZE))
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "model %s: position offset %lld, embeddings of %lld; 0 and up would work", name,
+                       (long long)m->position_offset, (long long)m->embedding_size);
+    return status;
 }
 
 /* Adds the product of up to four sizes to *total. */
@@ -117,7 +251,13 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers * 2, m->width, m->kv_heads, m->head_size) &&
-               add_product(&total, m->layers * 16, m->width + m->ff, 1, 1);
+               add_product(&total, m->layers * 16, m->width + m->ff, 1, 1) &&
+               add_product(&total, m->layers * 3, m->width, m->shared_ff, 1) &&
+               add_product(&total, 4 * m->experts, m->layers, m->width, m->expert_ff) &&
+               add_product(&total, m->layers * 2, m->width, m->q_rank + m->kv_rank, 1) &&
+               add_product(&total, m->layers, m->q_rank, m->heads, m->head_size) &&
+               add_product(&total, m->layers * 2, m->kv_rank, m->heads, m->qk_nope + m->value_size) &&
+               add_product(&total, m->layers * 2, m->width, m->heads, m->global_head_size + m->value_size);
     }
     if (!fits || !tl_mul_i64(total, 64, &total))
         return tl_fail(error, TL_ERR_OVERFLOW,
@@ -140,24 +280,29 @@ tl_status tl_model_check(const tl_model *model, tl_error *error) {
         {"heads (H)", model->heads, MOST_SIZE, &model->source_heads},
         {"key/value heads (G)", model->kv_heads, MOST_SIZE, &model->source_kv_heads},
         {"head size (K)", model->head_size, MOST_SIZE, &model->source_head_size},
-        {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff},
         {"vocabulary (V)", model->vocab, MOST_SIZE, &model->source_vocab},
         {"context (C)", model->context, MOST_SIZE, &model->source_context},
+        {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff}, /* last: only dense layers have one */
     };
+    tl_status (*const checks[])(const char *, const tl_model *, tl_error *) = {check_heads, check_names, check_experts,
+                                                                               check_latent, check_layers};
     char name[96];
     tl_status status;
-    bool known =
-        model->family == TL_FAMILY_GPT2 || model->family == TL_FAMILY_LLAMA || model->family == TL_FAMILY_CRUNCHER;
+    int count = (int)(sizeof fields / sizeof fields[0]);
+    bool cruncher = model->family == TL_FAMILY_CRUNCHER, known = cruncher || tl_names_of(model);
     tl_quotable(model->name, strnlen(model->name, sizeof model->name), name, sizeof name);
     if (name[0] == '\0')
         memcpy(name, "(unnamed)", sizeof "(unnamed)");
     if (!known)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: family %d is not built in", name, (int)model->family);
-    status = check_sizes(name, fields,
-                         model->family == TL_FAMILY_CRUNCHER ? 2 : (int)(sizeof fields / sizeof fields[0]), error);
+    status = check_sizes(name, fields, 1, error);
+    if (status == TL_OK && !cruncher && layers_with(model, TL_LAYER_EXPERTS) == model->layers && model->ff == 0)
+        count--;
+    if (status == TL_OK)
+        status = check_sizes(name, fields, cruncher ? 2 : count, error);
+    for (int i = 0; i < 5 && status == TL_OK && !cruncher; i++)
+        status = checks[i](name, model, error);
     if (status == TL_OK)
         status = check_numbers(name, model, error);
-    if (status == TL_OK && model->family != TL_FAMILY_CRUNCHER)
-        status = check_heads(name, model, error);
     return status == TL_OK ? check_products(name, model, error) : status;
 }
