@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "family_models.h"
 #include "instrument.h"
 #include "op/core.h"
 #include "small_models.h"
@@ -29,7 +30,8 @@ typedef enum rule { SGD, MOMENTUM, ADAMW, ADAMW_CS336, ADAGRAD, ADAM, RMSPROP, R
 
 typedef struct config {
     const char *name;
-    tl_model (*base)(void);
+    tl_model (*base)(void); /* NULL: family_model(family) */
+    int family;
     rule rule;
     int64_t B, T, A;
     double clip, dropout;
@@ -163,7 +165,7 @@ enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
 static tl_model model_of(const config *c) {
-    tl_model m = c->base();
+    tl_model m = c->base ? c->base() : family_model(c->family);
     m.tied ^= c->flip_tied;
     m.gated &= !c->ungated;
     m.rope_interleaved = c->interleaved;
@@ -427,6 +429,43 @@ static void test_every_precision(void **state) {
                 }
     print_message("planned = measured on %d of %d precisions, optimizers and recomputations\n", compared - different,
                   compared);
+    assert_int_equal(different, 0);
+}
+
+/* Every family's small model, in each way to recompute, in several micro-batches, in 16 bits and in float8. */
+static void test_every_family(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        tl_recompute recompute;
+        tl_precision precision;
+        rule rule;
+        int64_t A;
+        double dropout;
+        bool autocast;
+    } ways[] = {
+        {"adamw", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_FP32, ADAMW, 1, 0, false},
+        {"sgd, 3 micro-batches, selective", {TL_RECOMPUTE_SELECTIVE, 0}, TL_PRECISION_FP32, SGD, 3, 0, false},
+        {"adamw, full, dropout", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP32, ADAMW, 1, 0.1, false},
+        {"adamw, bf16", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16, ADAMW, 1, 0, false},
+        {"adam, bf16-mixed, every 2", {TL_RECOMPUTE_EVERY, 2}, TL_PRECISION_BF16_MIXED, ADAM, 2, 0, false},
+        {"adamw, bf16-mixed, autocast", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16_MIXED, ADAMW, 1, 0, true},
+        {"adamw, fp8-mixed, full", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP8_MIXED, ADAMW, 1, 0, false},
+    };
+    int different = 0, compared = 0;
+    for (int f = 0; f < family_model_count(); f++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            char name[128];
+            tl_model m = family_model(f);
+            snprintf(name, sizeof name, "%.60s %s", m.name, ways[w].name);
+            config c = {.name = name, .family = f, .rule = ways[w].rule, .B = 2, .T = 12, .A = ways[w].A};
+            c.recompute = ways[w].recompute;
+            c.precision = ways[w].precision;
+            c.autocast = ways[w].autocast;
+            c.dropout = ways[w].dropout;
+            compare_kind(c, &different, &compared);
+        }
+    print_message("planned = measured on %d of %d families and ways to train\n", compared - different, compared);
     assert_int_equal(different, 0);
 }
 
@@ -702,9 +741,13 @@ static void test_resident_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planned_equals_measured), cmocka_unit_test(test_planned_equals_measured_with_recompute),
-        cmocka_unit_test(test_every_precision),         cmocka_unit_test(test_arena_holds_every_step),
-        cmocka_unit_test(test_arena_reports_unplanned), cmocka_unit_test(test_mutations_are_caught),
+        cmocka_unit_test(test_planned_equals_measured),
+        cmocka_unit_test(test_planned_equals_measured_with_recompute),
+        cmocka_unit_test(test_every_family),
+        cmocka_unit_test(test_every_precision),
+        cmocka_unit_test(test_arena_holds_every_step),
+        cmocka_unit_test(test_arena_reports_unplanned),
+        cmocka_unit_test(test_mutations_are_caught),
         cmocka_unit_test(test_resident_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,6 +87,11 @@ bool tl_net_is_fp8_layer(const tl_net *net, const char *pattern);
 /* The symbols of a model as dims of a context: what its shapes are made of. */
 typedef struct tl_symbols {
     tl_dim N, D, H, G, K, F, V, C;
+    tl_dim E, k, Fe, Fs; /* experts, those of a token, their feed-forward size, that of the shared ones together */
+    tl_dim R;            /* of K, what rotary positions turn, where it is a part */
+    tl_dim Rq, Rkv, Kn, Kr, Kv; /* latent attention: ranks; a key's still and turning part; a value */
+    tl_dim Gg, Kg;              /* G and K of Gemma 4's global layers */
+    tl_dim De;                  /* width of the embeddings where it is another than D */
 } tl_symbols;
 const tl_symbols *tl_net_symbols(const tl_net *net);
 

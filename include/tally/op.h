@@ -51,12 +51,14 @@ typedef struct tl_sig {
 } tl_sig;
 
 typedef struct tl_cost {
-    tl_amount matmul, matmul_causal; /* matmul_causal follows matmul when not set */
+    tl_amount matmul, matmul_causal;             /* matmul_causal follows matmul when not set */
+    tl_amount executed;                          /* of matmul, what is really computed; follows matmul when not set */
+    tl_amount matmul_again, matmul_causal_again; /* of those, what forward has computed before: no model FLOPs */
     tl_amount arithmetic, special;
     tl_amount read, written; /* default: all inputs read, all outputs written */
     tl_amount sent;
     tl_dim workspace; /* bytes, live while the op runs */
-    bool causal_set, read_set, written_set;
+    bool causal_set, executed_set, read_set, written_set;
     int64_t m, n, k, batch; /* of the largest product, for the time model's efficiency by shape */
 } tl_cost;
 
@@ -135,7 +137,14 @@ const char *tl_saved_site(const tl_saved *saved);
 tl_tensor *tl_saved_into(const tl_saved *saved, int input);
 
 /* ---- for sample ---- */
-typedef enum tl_fill { TL_FILL_NORMAL, TL_FILL_POSITIVE, TL_FILL_UNIT, TL_FILL_INDEX, TL_FILL_ZERO } tl_fill;
+typedef enum tl_fill {
+    TL_FILL_NORMAL,
+    TL_FILL_POSITIVE,
+    TL_FILL_UNIT,
+    TL_FILL_INDEX,
+    TL_FILL_ZERO,
+    TL_FILL_OFFSETS /* whole, rising from 0 to limit, some of them equal */
+} tl_fill;
 struct tl_case {
     int n_in, n_out; /* visible outputs */
     struct {

@@ -63,7 +63,22 @@ tl_status tl_node_check_kept(tl_ctx *ctx, const tl_node *node) {
     return TL_OK;
 }
 
-static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
+/* The node's hold on a saved input becomes a handle of the scope's. */
+static tl_tensor *take(const tl_saved *saved, int input) {
+    tl_node *node = saved->node;
+    for (int i = 0; i < node->n_kept; i++) {
+        tl_tensor *kept = node->kept[i].tensor;
+        if (node->kept[i].slot != input)
+            continue;
+        tl_tensor *own = tl_tensor_on(saved->ctx, kept->storage, kept->dtype, &kept->shape, kept->stride, kept->offset);
+        if (own)
+            tl_node_drop(node, i);
+        return own;
+    }
+    return NULL;
+}
+
+static tl_status prepare(tl_ctx *ctx, tl_node *node, tl_saved *saved) {
     memset(saved, 0, sizeof *saved);
     saved->ctx = ctx;
     saved->op = node->op;
@@ -74,6 +89,8 @@ static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
     saved->in_shape = node->in_shape;
     saved->in_dtype = node->in_dtype;
     saved->needs = node->needs;
+    saved->node = node;
+    saved->take = take;
     for (int i = 0; i < node->n_kept; i++) {
         const tl_kept *k = &node->kept[i];
         if (k->slot < TL_MAX_IO)
@@ -83,7 +100,7 @@ static tl_status prepare(tl_ctx *ctx, const tl_node *node, tl_saved *saved) {
     }
     for (int i = 0; i < node->n_in; i++) {
         const tl_tensor *leaf = node->edges[i].leaf;
-        if (leaf && leaf->grad && tl_tensor_is_exclusive(leaf->grad, 1))
+        if (leaf && leaf->grad && leaf->grad->dtype == leaf->dtype && tl_tensor_is_exclusive(leaf->grad, 1))
             saved->into[i] = leaf->grad;
     }
     return tl_node_check_kept(ctx, node);

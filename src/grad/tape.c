@@ -62,6 +62,11 @@ static void unkeep(tl_tensor *t) {
     tl_tensor_unref(t);
 }
 
+void tl_node_drop(tl_node *node, int kept) {
+    unkeep(node->kept[kept].tensor);
+    node->kept[kept] = node->kept[--node->n_kept];
+}
+
 void tl_node_let_go(tl_node *node) {
     for (int i = 0; i < node->n_kept; i++)
         unkeep(node->kept[i].tensor);

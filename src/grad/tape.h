@@ -51,6 +51,7 @@ struct tl_tape {
 void *tl_tape_alloc(tl_ctx *ctx, size_t bytes); /* lives until the tape is cleared; NULL with the context's error */
 void tl_node_keep(tl_node *node, tl_tensor *t, int slot);
 void tl_node_let_go(tl_node *node); /* saved tensors, gradients and leaves */
+void tl_node_drop(tl_node *node, int kept); /* one of the saved tensors */
 /* The gradient g arrives at a node's output, or at a leaf. */
 tl_status tl_arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site);
 tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, bool alone, const char *site);

@@ -1,5 +1,5 @@
 /* Is a description one that a model can be built from? Sizes, divisibility, and products within 63 bits. */
-#include "tally/model.h"
+#include "nn/names.h"
 
 #include "base/nearest.h"
 
@@ -42,10 +42,7 @@ static tl_status check_sizes(const char *name, const sized_field *fields, int co
 
 /* ---- what is asked of a description ---- */
 
-static bool turns(const tl_model *m) {
-    return m->family != TL_FAMILY_CRUNCHER && m->family != TL_FAMILY_GPT2 &&
-           (m->positions == TL_POSITIONS_ROTARY || (m->positions == TL_POSITIONS_OF_FAMILY && !m->learned_positions));
-}
+static bool turns(const tl_model *m) { return tl_names_of(m) && tl_positions_of(m) == TL_POSITIONS_ROTARY; }
 
 static bool is_llama3(const tl_model *m) {
     return m->rope_factor > 0 && (m->rope_scaling == TL_ROPE_PLAIN || m->rope_scaling == TL_ROPE_LLAMA3);
@@ -57,6 +54,13 @@ static unsigned all_bits(const tl_model *m) {
     for (int64_t i = 0; i < m->layers && i < TL_MODEL_LAYERS; i++)
         bits |= m->layer[i];
     return bits;
+}
+
+static bool every_layer_has_experts(const tl_model *m) {
+    bool all = true;
+    for (int64_t i = 0; i < m->layers && i < TL_MODEL_LAYERS; i++)
+        all = all && (m->layer[i] & TL_LAYER_EXPERTS) != 0;
+    return all;
 }
 
 typedef struct number_field {
@@ -201,13 +205,45 @@ static tl_status check_heads(const char *name, const tl_model *m, tl_error *erro
         if (status != TL_OK)
             return status;
     }
-    if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 &&
-        (m->global_head_size < 2 || m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
+    if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 && (m->global_head_size < 2 || m->global_head_size > MOST_SIZE ||
+                                                       m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
         return tl_fail(error, TL_ERR_SHAPE,
                        "model %s: global_head_size %lld and global_kv_heads %lld do not suit %lld heads (H)", name,
                        (long long)m->global_head_size, (long long)m->global_kv_heads, (long long)m->heads);
     return check_turned(name, m, error);
 }
+
+/* ---- what a family's names allow ---- */
+
+static tl_status refuse(const char *name, const tl_model *m, const char *what, tl_error *error) {
+    return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: %s %s is not built in: its checkpoints have no name for it",
+                   name, tl_family_name(m->family), what);
+}
+
+static tl_status check_names(const char *name, const tl_model *m, tl_error *error) {
+    const tl_names *n = tl_names_of(m);
+    if (m->gated ? !n->gate && !n->gate_up : !n->up)
+        return refuse(name, m, m->gated ? "with a gated feed-forward" : "without a gated feed-forward", error);
+    if (tl_positions_of(m) == TL_POSITIONS_LEARNED && !n->positions)
+        return refuse(name, m, "with learned positions", error);
+    if (m->place != TL_PLACE_PARALLEL && !n->norm_2)
+        return refuse(name, m, "with two norms a block", error);
+    if (m->place == TL_PLACE_AROUND && (!n->norm_1_after || !n->norm_2_after))
+        return refuse(name, m, "with four norms a block", error);
+    if ((m->qk_norm == TL_QK_HEAD || m->qk_norm == TL_QK_ALL) && !n->q_norm)
+        return refuse(name, m, "with norms of q and k", error);
+    if (m->embedding_norm && !n->embedding_norm)
+        return refuse(name, m, "with a norm of the embeddings", error);
+    if (m->experts > 0 && !n->moe)
+        return refuse(name, m, "with experts", error);
+    if (m->shared_ff > 0 && !n->shared)
+        return refuse(name, m, "with shared experts", error);
+    if (m->kv_rank > 0 && n->layout != TL_FUSED_NONE)
+        return refuse(name, m, "with latent attention", error);
+    return TL_OK;
+}
+
+/* ---- layers, latent attention, experts ---- */
 
 static tl_status check_layers(const char *name, const tl_model *m, tl_error *error) {
     const unsigned known = TL_LAYER_WINDOW | TL_LAYER_CHUNKED | TL_LAYER_NO_ROTARY | TL_LAYER_EXPERTS |
@@ -312,6 +348,10 @@ static tl_status check_experts(const char *name, const tl_model *m, tl_error *er
     if (m->shared_ff < 0 || m->shared_ff > MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: shared_ff is %lld; it must be from 0 to %lld", name,
                        (long long)m->shared_ff, (long long)MOST_SIZE);
+    if (m->router == TL_ROUTER_SIGMOID_INPUT && m->experts_per_token != 1)
+        return tl_fail(error, TL_ERR_UNSUPPORTED,
+                       "model %s: a router that scales the experts' input sends a token to one expert, not to %lld",
+                       name, (long long)m->experts_per_token);
     if (m->shared_gate && m->shared_ff == 0)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: shared_gate gates nothing where shared_ff is 0", name);
     if (m->correction_bias && m->router != TL_ROUTER_SIGMOID)
@@ -358,7 +398,9 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers * 2, m->width, m->kv_heads, m->head_size) &&
                add_product(&total, m->layers * 16, m->width + m->ff, 1, 1) && add_experts(&total, m) &&
-               add_latent(&total, m);
+               add_latent(&total, m) && add_product(&total, m->layers * 4, m->width, m->heads, m->global_head_size) &&
+               add_product(&total, 4, m->width, m->embedding_size, 1) &&
+               add_product(&total, 2, m->vocab, m->embedding_size, 1);
     }
     if (!fits || !tl_mul_i64(total, 64, &total))
         return tl_fail(error, TL_ERR_OVERFLOW,
@@ -374,16 +416,14 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
     return TL_OK;
 }
 
-static tl_status check_block(const char *name, const tl_model *m, tl_error *error) {
-    tl_status status = check_heads(name, m, error);
-    if (status == TL_OK && (m->position_offset < 0 || m->position_offset > INT64_C(1) << 20))
-        status = tl_fail(error, TL_ERR_ARGUMENT, "model %s: position_offset is %lld; it must be from 0 to %d", name,
-                         (long long)m->position_offset, 1 << 20);
-    if (status == TL_OK)
-        status = check_layers(name, m, error);
-    if (status == TL_OK)
-        status = check_latent(name, m, error);
-    return status == TL_OK ? check_experts(name, m, error) : status;
+static tl_status check_tables(const char *name, const tl_model *m, tl_error *error) {
+    if (m->position_offset < 0 || m->position_offset > INT64_C(1) << 20)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: position_offset is %lld; it must be from 0 to %d", name,
+                       (long long)m->position_offset, 1 << 20);
+    if (m->embedding_size < 0 || m->embedding_size > MOST_SIZE)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: embedding_size is %lld; it must be from 0 to %lld", name,
+                       (long long)m->embedding_size, (long long)MOST_SIZE);
+    return TL_OK;
 }
 
 tl_status tl_model_check(const tl_model *model, tl_error *error) {
@@ -393,24 +433,29 @@ tl_status tl_model_check(const tl_model *model, tl_error *error) {
         {"heads (H)", model->heads, MOST_SIZE, &model->source_heads},
         {"key/value heads (G)", model->kv_heads, MOST_SIZE, &model->source_kv_heads},
         {"head size (K)", model->head_size, MOST_SIZE, &model->source_head_size},
-        {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff},
         {"vocabulary (V)", model->vocab, MOST_SIZE, &model->source_vocab},
         {"context (C)", model->context, MOST_SIZE, &model->source_context},
+        {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff}, /* last: only dense layers have one */
     };
+    tl_status (*const checks[])(const char *, const tl_model *, tl_error *) = {
+        check_kinds, check_heads, check_tables, check_names, check_layers, check_latent, check_experts};
     char name[96];
     tl_status status;
+    int count = (int)(sizeof fields / sizeof fields[0]);
+    bool cruncher = model->family == TL_FAMILY_CRUNCHER, known = cruncher || tl_names_of(model);
     tl_quotable(model->name, strnlen(model->name, sizeof model->name), name, sizeof name);
     if (name[0] == '\0')
         memcpy(name, "(unnamed)", sizeof "(unnamed)");
-    if ((unsigned)model->family >= TL_FAMILY_COUNT)
+    if (!known)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: family %d is not built in", name, (int)model->family);
-    status = check_sizes(name, fields,
-                         model->family == TL_FAMILY_CRUNCHER ? 2 : (int)(sizeof fields / sizeof fields[0]), error);
+    status = check_sizes(name, fields, 1, error);
+    if (status == TL_OK && !cruncher && model->ff == 0 && every_layer_has_experts(model))
+        count--;
+    if (status == TL_OK)
+        status = check_sizes(name, fields, cruncher ? 2 : count, error);
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == TL_OK && !cruncher; i++)
+        status = checks[i](name, model, error);
     if (status == TL_OK)
         status = check_numbers(name, model, error);
-    if (status == TL_OK)
-        status = check_kinds(name, model, error);
-    if (status == TL_OK && model->family != TL_FAMILY_CRUNCHER)
-        status = check_block(name, model, error);
     return status == TL_OK ? check_products(name, model, error) : status;
 }

@@ -272,12 +272,23 @@ static const tl_amount *amount_of(const tl_op_entry *e, tl_explain_count which) 
     }
 }
 
+/* What of an op's count is computed a second time, or what is not. */
+static tl_amount share_of(tl_space *space, const tl_op_entry *e, tl_explain_count which, bool again) {
+    const tl_amount none = {0}, *all = amount_of(e, which);
+    const tl_amount *part = which == TL_EXPLAIN_MATMUL          ? &e->matmul_again
+                            : which == TL_EXPLAIN_MATMUL_CAUSAL ? &e->matmul_causal_again
+                                                                : &none;
+    if (e->recomputed || part->count == 0)
+        return e->recomputed == again ? *all : none;
+    if (again)
+        return *part;
+    return (tl_amount){all->count - part->count, tl_poly_sub(space, all->formula, part->formula)};
+}
+
 static bool gather_op(void *user, const tl_op_entry *e) {
     op_gather *o = user;
     bool forward = e->phase == TL_PHASE_FORWARD || e->phase == TL_PHASE_LOSS;
-    const tl_amount *amount = amount_of(e, o->which);
-    if (e->recomputed != o->again)
-        return true;
+    const tl_amount share = share_of(o->g.ctx->space, e, o->which, o->again), *amount = &share;
     if (o->phase == TL_PHASE_ALL || o->phase == e->phase || (o->phase == TL_PHASE_FORWARD && forward)) {
         if (amount->count > 0)
             tl_gather_add(&o->g, e->pattern, e->op, e->region, amount->count, amount->formula);
