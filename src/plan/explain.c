@@ -148,6 +148,7 @@ const char *tl_explain_group(const char *path) {
         {"v_proj", "qkv"},
         {"scores", "scores+AV"},
         {"values", "scores+AV"},
+        {"flash", "scores+AV"},
         {"c_proj", "out"},
         {"o_proj", "out"},
         {"attn", "attention"},
