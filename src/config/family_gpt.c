@@ -132,17 +132,12 @@ static void refuse_dropout(tl_config_reader *r, const char *key) {
 
 static void read_opt_norms(tl_config_reader *r) {
     tl_model *m = r->model;
-    tl_source ignored;
     m->place = tl_config_flag_or(r, "do_layer_norm_before", true) ? TL_PLACE_BEFORE : TL_PLACE_POST;
     tl_config_only(r, "_remove_final_layer_norm", false, "OPT without its last norm is not built in");
     tl_config_only(r, "layer_norm_elementwise_affine", true, "OPT's norms without gains are not built in");
     if (tl_config_has(r, "word_embed_proj_dim")) {
-        int64_t size = tl_config_required(r, "word_embed_proj_dim", NULL, 0, &ignored);
-        if (r->status == TL_OK && size != m->width)
-            tl_config_fail(r, TL_ERR_UNSUPPORTED, "word_embed_proj_dim",
-                           "is %lld beside a hidden_size of %lld: embeddings of another width, with projections to and "
-                           "from it, are not built in",
-                           (long long)size, (long long)m->width);
+        int64_t size = tl_config_size(r, "word_embed_proj_dim");
+        m->embedding_size = size == m->width ? 0 : size;
     }
 }
 
