@@ -95,11 +95,12 @@ void tl_config_gpt_neox(tl_config_reader *r) {
     if (r->status != TL_OK)
         return;
     tl_config_plain_heads(r, "num_attention_heads", "hidden_size");
-    tl_config_read_rope(
-        r, &(tl_config_rope){.theta = 10000,
-                             .theta_key = tl_config_has(r, "rope_theta") ? "rope_theta" : "rotary_emb_base",
-                             .partial_key = "rotary_pct",
-                             .partial = 0.25});
+    /* NeoX's own name counts; rope_theta is what newer files may say instead. */
+    bool other = tl_config_has(r, "rope_theta"), own = tl_config_has(r, "rotary_emb_base");
+    tl_config_read_rope(r, &(tl_config_rope){.theta = 10000,
+                                             .theta_key = other && !own ? "rope_theta" : "rotary_emb_base",
+                                             .partial_key = "rotary_pct",
+                                             .partial = 0.25});
     m->activation = tl_config_activation_or(r, "hidden_act", "gelu");
     m->place = tl_config_flag_or(r, "use_parallel_residual", true) ? TL_PLACE_PARALLEL_TWO : TL_PLACE_BEFORE;
     m->attention_bias = tl_config_has(r, "attention_bias") ? tl_config_flag(r, "attention_bias") : true;
