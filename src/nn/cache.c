@@ -45,8 +45,8 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
         const tl_attention *a = &net->blocks[r.index].attention;
         tl_module_begin(ctx, "cache", r.index);
         for (int which = 0; which < 2; which++)
-            cache->part[2 * r.index + which] = tl_keep(
-                tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, S, which == 0 ? a->K : a->L), TL_CACHE));
+            cache->part[2 * r.index + which] =
+                tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, S, which == 0 ? a->K : a->L), TL_CACHE));
         tl_module_end(ctx);
     }
     tl_scope_end(ctx);

@@ -139,6 +139,40 @@ const tl_names *tl_names_of(const tl_model *model) {
     return (unsigned)model->family < TL_FAMILY_COUNT && names[model->family].layers ? &names[model->family] : NULL;
 }
 
+/* ---- what a family's names allow ---- */
+
+static tl_status refuse(const char *name, const tl_model *m, const char *what, tl_error *error) {
+    return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: %s %s is not built in: its checkpoints have no name for it",
+                   name, tl_family_name(m->family), what);
+}
+
+tl_status tl_names_check(const char *name, const tl_model *m, tl_error *error) {
+    const tl_names *n = tl_names_of(m);
+    if (m->gated ? !n->gate && !n->gate_up : !n->up)
+        return refuse(name, m, m->gated ? "with a gated feed-forward" : "without a gated feed-forward", error);
+    if (tl_positions_of(m) == TL_POSITIONS_LEARNED && !n->positions)
+        return refuse(name, m, "with learned positions", error);
+    if (m->place != TL_PLACE_PARALLEL && !n->norm_2)
+        return refuse(name, m, "with two norms a block", error);
+    if (m->place == TL_PLACE_AROUND && (!n->norm_1_after || !n->norm_2_after))
+        return refuse(name, m, "with four norms a block", error);
+    if ((m->qk_norm == TL_QK_HEAD || m->qk_norm == TL_QK_ALL) && !n->q_norm)
+        return refuse(name, m, "with norms of q and k", error);
+    if (m->embedding_norm && !n->embedding_norm)
+        return refuse(name, m, "with a norm of the embeddings", error);
+    if (m->experts > 0 && !n->moe)
+        return refuse(name, m, "with experts", error);
+    if (m->shared_ff > 0 && !n->shared)
+        return refuse(name, m, "with shared experts", error);
+    if (m->embedding_size != 0 && m->family != TL_FAMILY_OPT)
+        return refuse(name, m, "with embeddings of another width", error);
+    if (m->sinks && m->kv_rank > 0)
+        return refuse(name, m, "with sinks in latent attention", error);
+    if (m->kv_rank > 0 && n->layout != TL_FUSED_NONE)
+        return refuse(name, m, "with latent attention", error);
+    return TL_OK;
+}
+
 /* ---- published tensors ---- */
 
 static const char *experts_in(const tl_model *model, const char *parameter) {

@@ -35,5 +35,7 @@ struct tl_names {
 };
 
 const tl_names *tl_names_of(const tl_model *model); /* NULL: not a decoder */
+/* Whether the family's checkpoints have a name for all that the description asks for. `name`: fit to be printed. */
+tl_status tl_names_check(const char *name, const tl_model *model, tl_error *error);
 
 #endif
