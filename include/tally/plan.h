@@ -45,6 +45,7 @@ typedef struct tl_plan_options {
     bool every_micro_batch; /* run them all, for an arena that a real run follows; else two stand for all of a step */
     int prefetch;           /* steps whose batches a reader holds ready (tl_train_options) */
     bool find_max_micro_batch; /* run meta again to find it */
+    bool weights;              /* the run starts from published weights: what loading them holds is planned too */
 } tl_plan_options;
 
 typedef enum tl_bound { TL_BOUND_UNKNOWN, TL_BOUND_COMPUTE, TL_BOUND_MEMORY, TL_BOUND_COMMUNICATION } tl_bound;
@@ -81,8 +82,12 @@ typedef struct tl_plan {
     tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
     int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
-    bool fits;                                     /* false also when capacity is unknown: see capacity_bytes */
-    tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase */
+    bool fits; /* tl_plan_needs; false also when capacity is unknown: see capacity_bytes */
+    tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase; peak: of the step */
+    /* The moments beside the steps, run on meta as they run here: a checkpoint is loaded into a run that was just made, or
+     * saved between two steps. weights: published ones are loaded (bytes 0: the run was not said to). What they hold beyond the
+     * state is optim/transfer.h's. */
+    tl_plan_peak load, weights, save;
     tl_phase runner_up;                            /* the phase with the next highest peak */
     int64_t high[TL_CATEGORY_COUNT];               /* each category's own high water */
     int64_t arena_bytes, allocations, context_bytes;
@@ -104,6 +109,11 @@ typedef struct tl_plan {
     char assumptions[TL_PLAN_NOTES][200], leaves_out[TL_PLAN_NOTES][200];
     int n_assumptions, n_leaves_out;
 } tl_plan;
+
+/* The largest of init, load, step and save: the step's peak unless another moment holds more. The larger of the others and the
+ * step's arena is what must fit. */
+const tl_plan_peak *tl_plan_largest_moment(const tl_plan *plan);
+int64_t tl_plan_needs(const tl_plan *plan);
 
 /* Fills *plan. An error (bad options, overflow, no memory) leaves it undefined; not fitting is not an error. */
 tl_status tl_plan_make(const tl_plan_options *options, tl_plan *plan, tl_error *error) TL_MUST_CHECK;

@@ -94,7 +94,9 @@ static void on_retagged(tl_ctx *ctx, tl_storage *s, tl_category before) {
 
 static void on_phase_changed(tl_ctx *ctx, tl_phase before) {
     (void)before;
-    raise_moment(ctx, &ctx->ledger->phase[ctx->place.phase]);
+    /* Back in init after loading: what was loaded is none of init's, unless more is made then. */
+    if (ctx->place.phase != TL_PHASE_INIT)
+        raise_moment(ctx, &ctx->ledger->phase[ctx->place.phase]);
 }
 
 static const tl_storage_hooks ledger_hooks = {on_allocated, on_freed, on_retagged, on_phase_changed};

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "hw/assumptions.h"
+#include "optim/transfer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -106,6 +107,10 @@ tl_status tl_plan_run_make(const tl_plan_options *o, bool formulas, tl_plan_run 
     if (!run->ctx)
         return error ? error->status : TL_ERR_MEMORY;
     run->trainer = tl_trainer_new(run->ctx, &o->model, &run->train);
+    /* A run that goes on from a checkpoint: its states are there before its first step, and the second finds what a new run's
+     * second would. */
+    if (run->trainer)
+        (void)tl_transfer_load(run->ctx, tl_trainer_optimizer(run->trainer), 1, true, NULL, NULL);
     for (int i = 0; i < 2 && run->trainer; i++) /* the second is the account: states exist by then */
         if (tl_trainer_step(run->trainer, NULL, NULL, run->train.optimizer.lr, NULL) != TL_OK)
             break;
@@ -185,7 +190,7 @@ tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options
 
 /* ---- reading the second step ---- */
 
-static void copy_peak(const tl_peak *from, tl_plan_peak *to) {
+void tl_plan_copy_peak(const tl_peak *from, tl_plan_peak *to) {
     memset(to, 0, sizeof *to);
     to->bytes = from->bytes;
     memcpy(to->by_category, from->by_category, sizeof to->by_category);
@@ -224,13 +229,11 @@ static tl_status read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan 
 static void read_phases(tl_plan_run *run, tl_plan *p) {
     tl_peak peak;
     tl_ledger_peak(run->ctx, &peak);
-    copy_peak(&peak, &p->peak);
-    tl_ledger_phase_peak(run->ctx, TL_PHASE_INIT, &peak);
-    copy_peak(&peak, &p->init);
+    tl_plan_copy_peak(&peak, &p->peak);
     int64_t next = -1;
     for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP; phase++) {
         tl_ledger_phase_peak(run->ctx, (tl_phase)phase, &peak);
-        copy_peak(&peak, &p->step[phase]);
+        tl_plan_copy_peak(&peak, &p->step[phase]);
         if ((tl_phase)phase != p->peak.phase && peak.bytes > next) {
             next = peak.bytes;
             p->runner_up = (tl_phase)phase;
@@ -334,13 +337,12 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
-    tl_plan_note(p->leaves_out, &p->n_leaves_out, "what loading and saving a checkpoint holds for a moment");
     if (o->devices.count > 1)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
 static bool fits(const tl_plan *p) {
-    return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes && p->init.bytes <= p->usable_bytes;
+    return p->usable_bytes > 0 && tl_plan_needs(p) <= p->usable_bytes;
 }
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
@@ -372,6 +374,8 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
         status = read_flops(o, &run, p, error);
     if (status == TL_OK)
         status = read_arena(&run, p, error);
+    if (status == TL_OK)
+        status = tl_plan_moments(o, &run, p, error);
     if (status == TL_OK) {
         tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
         p->fits = fits(p);
