@@ -70,6 +70,7 @@ static tl_train_options train_of(const tl_plan_options *o) {
                           .optimizer = o->optimizer,
                           .condensed = true,
                           .autocast = o->autocast,
+                          .recompute = o->recompute,
                           .prefetch = o->prefetch};
     assert_int_equal(tl_precision_apply(o->precision, &t, &error), TL_OK);
     return t;
@@ -358,12 +359,166 @@ static void test_published_weights_reach_the_copies(void **state) {
     end(&to);
 }
 
+/* ---- memory over a step ---- */
+
+/* What lives after each call for a storage, below the instrument: allocation by allocation. */
+typedef struct recorder {
+    int64_t live, count, capacity;
+    int64_t *after;
+    bool on;
+} recorder;
+
+static void note(recorder *r, int64_t bytes) {
+    r->live += bytes;
+    if (!r->on)
+        return;
+    if (r->count == r->capacity) {
+        r->capacity = r->capacity ? 2 * r->capacity : 4096;
+        r->after = realloc(r->after, (size_t)r->capacity * sizeof *r->after);
+        assert_non_null(r->after);
+    }
+    r->after[r->count++] = r->live;
+}
+
+static void *record_alloc(void *self, size_t bytes, size_t align, tl_alloc_kind alloc_kind) {
+    const tl_allocator *real = tl_allocator_default();
+    void *pointer = real->alloc(real->self, bytes, align, alloc_kind);
+    if (pointer && alloc_kind == TL_ALLOC_STORAGE)
+        note(self, (int64_t)bytes);
+    return pointer;
+}
+
+static void record_release(void *self, void *pointer, size_t bytes, tl_alloc_kind alloc_kind) {
+    const tl_allocator *real = tl_allocator_default();
+    if (alloc_kind == TL_ALLOC_STORAGE)
+        note(self, -(int64_t)bytes);
+    real->release(real->self, pointer, bytes, alloc_kind);
+}
+
+static void compare_timelines(const tl_plan_options *o, const char *name) {
+    tl_error error = {0};
+    tl_plan_timeline t;
+    world w;
+    recorder r = {0};
+    tl_allocator base = {record_alloc, record_release, &r};
+    if (tl_plan_timeline_make(o, 0, &t, &error) != TL_OK)
+        fail_msg("%s: %s", name, error.message);
+    begin(&w, o, &base);
+    random_batch batch = {NULL, &w.model, 7};
+    (void)step(&w, &batch);
+    int64_t before = r.live, peak = before;
+    r.on = true;
+    (void)step(&w, &batch);
+    r.on = false;
+    assert_int_equal(t.points[0].bytes, before);
+    if (t.events != r.count)
+        fail_msg("%s: %" PRId64 " events planned, %" PRId64 " measured", name, t.events, r.count);
+    int64_t at = 0;
+    for (int64_t i = 0; i < t.n_points; i++) {
+        if (t.points[i].begins)
+            continue;
+        if (t.points[i].bytes != r.after[at])
+            fail_msg("%s: event %" PRId64 " (%s, %s): planned %" PRId64 ", measured %" PRId64, name, at + 1,
+                     t.points[i].module, t.points[i].op, t.points[i].bytes, r.after[at]);
+        assert_int_equal(t.points[i].event, at + 1);
+        peak = r.after[at] > peak ? r.after[at] : peak;
+        at++;
+    }
+    assert_int_equal(at, r.count);
+    assert_int_equal(t.points[t.high].bytes, peak);
+    assert_int_equal(t.points[t.n_points - 1].bytes, before); /* a step leaves nothing behind */
+    end(&w);
+    free(r.after);
+    tl_plan_timeline_free(&t);
+}
+
+static void test_timeline_against_the_allocator(void **state) {
+    (void)state;
+    tl_model (*const bases[])(void) = {small_gpt2, small_llama, small_cruncher};
+    static const tl_recompute again[] = {{TL_RECOMPUTE_NONE, 0}, {TL_RECOMPUTE_SELECTIVE, 0}, {TL_RECOMPUTE_FULL, 0}};
+    int compared = 0;
+    for (size_t b = 0; b < sizeof bases / sizeof *bases; b++)
+        for (int r = 0; r < RULES; r += 2)
+            for (int k = 0; k < KINDS; k++)
+                for (size_t a = 0; a < (b == 2 ? 1 : sizeof again / sizeof *again); a++) {
+                    char name[256];
+                    tl_plan_options o = options_of(bases[b](), &rules[r], kinds[k], 1 + (r + k) % 3, 0);
+                    if (b == 2)
+                        o.seq = 1;
+                    o.recompute = again[a];
+                    o.every_micro_batch = true; /* a real run has them all */
+                    snprintf(name, sizeof name, "%s, %s, kind %d, recompute %zu", o.model.name, rules[r].name, k, a);
+                    compare_timelines(&o, name);
+                    compared++;
+                }
+    print_message("timelines equal at every allocation and release of %d runs\n", compared);
+}
+
+/* The replayed sums against the peaks the ledger kept as it went; and that thinning loses none of them. */
+static void test_timeline_keeps_every_maximum(void **state) {
+    (void)state;
+    tl_model (*const bases[])(void) = {small_gpt2, small_llama};
+    static const int64_t most[] = {0, 1, 20, 64, 511, 100000};
+    for (size_t b = 0; b < 2; b++)
+        for (int64_t micros = 1; micros < 6; micros += 2)
+            for (size_t m = 0; m < sizeof most / sizeof *most; m++) {
+                tl_error error = {0};
+                tl_plan p;
+                tl_plan_timeline t;
+                tl_plan_options o = options_of(bases[b](), &rules[2], kinds[2], micros, 2);
+                assert_int_equal(tl_plan_make(&o, &p, &error), TL_OK);
+                assert_int_equal(tl_plan_timeline_make(&o, most[m], &t, &error), TL_OK);
+                int64_t high[TL_PHASE_COUNT] = {0}, event = 0, points = 0;
+                for (int64_t i = 0; i < t.n_points; i++) {
+                    if (t.points[i].bytes > high[t.points[i].phase])
+                        high[t.points[i].phase] = t.points[i].bytes;
+                    assert_true(t.points[i].event >= event);
+                    event = t.points[i].event;
+                }
+                for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP; phase++)
+                    assert_int_equal(high[phase], p.step[phase].bytes);
+                assert_int_equal(t.points[t.high].bytes, p.peak.bytes);
+                assert_int_equal(t.points[t.high].phase, p.peak.phase);
+                assert_string_equal(t.points[t.high].module, p.peak.module);
+                assert_string_equal(t.points[t.high].op, p.peak.op);
+                assert_int_equal(t.allocations, micros == 1 ? p.allocations : t.allocations);
+                for (int64_t i = 0; i < t.n_stretches; i++) {
+                    const tl_plan_stretch *s = &t.stretches[i];
+                    assert_int_equal(s->first, points);
+                    points += s->count;
+                    assert_true(t.points[s->first].begins && s->high >= s->first && s->high < s->first + s->count);
+                    for (int64_t k = s->first; k < s->first + s->count; k++)
+                        assert_true(t.points[k].phase == s->phase && t.points[k].bytes <= t.points[s->high].bytes);
+                }
+                assert_int_equal(points, t.n_points);
+                int64_t bound = most[m] > 2 * t.n_stretches ? most[m] : 2 * t.n_stretches;
+                assert_true(most[m] == 0 || t.n_points <= bound);
+                /* Who holds a phase's peak: no more than it. */
+                for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_COUNT; phase++) {
+                    tl_plan_holder top[TL_PLAN_TOP];
+                    int count = 0;
+                    int64_t dropped = 0, sum = 0;
+                    if (phase == TL_PHASE_SAVE)
+                        continue;
+                    assert_int_equal(tl_plan_top(&t.run, (tl_phase)phase, top, &count, &dropped, &error), TL_OK);
+                    for (int i = 0; i < count; i++) {
+                        sum += top[i].bytes;
+                        assert_true(i == 0 || top[i].bytes <= top[i - 1].bytes);
+                    }
+                    assert_true(count > 0 && sum <= (phase == TL_PHASE_ALL ? p.peak.bytes : p.step[phase].bytes));
+                }
+                tl_plan_timeline_free(&t);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_moments_of_every_run),
         cmocka_unit_test(test_a_buffer_is_seen),
         cmocka_unit_test(test_the_largest_moment_decides),
         cmocka_unit_test(test_published_weights_reach_the_copies),
+        cmocka_unit_test(test_timeline_against_the_allocator),
+        cmocka_unit_test(test_timeline_keeps_every_maximum),
     };
     if (!mkdtemp(folder))
         return 1;

@@ -193,6 +193,42 @@ tl_status tl_plan_run_make(const tl_plan_options *options, bool formulas, tl_pla
                            tl_error *error) TL_MUST_CHECK;
 void tl_plan_run_free(tl_plan_run *run);
 
+/* Who holds the bytes that live at the peak of a phase (TL_PHASE_ALL: of the step), the largest first. Kinds of holders beyond
+ * those that are told apart are counted as *dropped tensors. */
+tl_status tl_plan_top(const tl_plan_run *run, tl_phase phase, tl_plan_holder top[TL_PLAN_TOP], int *count, int64_t *dropped,
+                      tl_error *error) TL_MUST_CHECK;
+
+/* ---- memory over the step ----
+ * Live bytes after each allocation and release of the planned step, as the ledger logged them. Of more than two micro-batches
+ * two stand for all, unless every_micro_batch. */
+typedef struct tl_plan_point {
+    int64_t event; /* how many allocations and releases the step has made */
+    int64_t bytes; /* that live then */
+    tl_phase phase;
+    bool begins;                    /* the first of its stretch: what lived as the phase began, no event of its own */
+    const char *module, *op, *site; /* whose storage it was; "" at a beginning. As long as the timeline */
+} tl_plan_point;
+typedef struct tl_plan_stretch { /* one phase at work, without a break */
+    tl_phase phase;
+    int64_t first, count; /* points */
+    int64_t begin, end;   /* events: those in (begin, end] are its own */
+    int64_t high;         /* point: its largest, the first of several */
+} tl_plan_stretch;
+typedef struct tl_plan_timeline {
+    tl_plan_run run; /* owns the texts; for tl_plan_top */
+    int64_t events, allocations;
+    tl_plan_point *points;
+    int64_t n_points, point_capacity;
+    tl_plan_stretch *stretches;
+    int64_t n_stretches, stretch_capacity;
+    int64_t high; /* point: the step's peak */
+} tl_plan_timeline;
+/* At most `most` points (0: every event) but never less than two for each stretch; each stretch keeps its beginning and its
+ * maximum. An error leaves nothing to free. */
+tl_status tl_plan_timeline_make(const tl_plan_options *options, int64_t most, tl_plan_timeline *timeline,
+                                tl_error *error) TL_MUST_CHECK;
+void tl_plan_timeline_free(tl_plan_timeline *timeline);
+
 #ifdef __cplusplus
 }
 #endif

@@ -278,6 +278,26 @@ void tl_ledger_each_event(const tl_ctx *ctx, tl_event_visitor *visit, void *user
     }
 }
 
+void tl_ledger_each_entry(const tl_ctx *ctx, tl_log_visitor *visit, void *user) {
+    const struct tl_ledger *l = ctx->ledger;
+    for (int64_t i = 0; i < l->event_count; i++) {
+        const tl_event *e = &l->events[i];
+        if (e->kind == TL_EVENT_RETAG || e->bytes == 0)
+            continue;
+        tl_log_entry entry = {
+            .bytes = e->kind == TL_EVENT_FREE ? -e->bytes : e->bytes,
+            .carried = e->kind == TL_EVENT_CARRIED,
+            .phase = (tl_phase)e->phase,
+            .category = (tl_category)e->category,
+            .module = tl_module_path(ctx, e->module),
+            .op = tl_op_name_of(e->op),
+            .site = e->site,
+            .user_site = e->user_site,
+        };
+        visit(user, &entry);
+    }
+}
+
 bool tl_ledger_each_live(const tl_ctx *ctx, tl_phase phase, tl_live_visitor *visit, void *user) {
     struct tl_ledger *l = ctx->ledger;
     const tl_moment *moment = (unsigned)phase < TL_PHASE_COUNT ? &l->phase[phase] : &l->peak;

@@ -244,8 +244,9 @@ static void read_phases(tl_plan_run *run, tl_plan *p) {
     p->allocations = tl_ledger_allocations(run->ctx);
 }
 
+enum { TL_PLAN_KINDS = 256 };
 typedef struct holders {
-    tl_plan_holder list[256];
+    tl_plan_holder list[TL_PLAN_KINDS];
     int count;
     int64_t dropped; /* tensors of kinds that found no place in the list */
 } holders;
@@ -273,13 +274,13 @@ static bool gather_holder(void *user, const tl_live_entry *e) {
     return true;
 }
 
-static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
+tl_status tl_plan_top(const tl_plan_run *run, tl_phase phase, tl_plan_holder top[TL_PLAN_TOP], int *count,
+                      int64_t *dropped, tl_error *error) {
     holders h = {.count = 0};
-    if (!tl_ledger_each_live(run->ctx, TL_PHASE_ALL, gather_holder, &h))
+    *count = 0;
+    if (!tl_ledger_each_live(run->ctx, phase, gather_holder, &h))
         return tl_fail(error, TL_ERR_MEMORY, "no memory to list what is live at the peak");
-    if (h.dropped)
-        tl_plan_note(p->leaves_out, &p->n_leaves_out, "%lld tensors at the peak beyond %d kinds of holders",
-                     (long long)h.dropped, (int)(sizeof h.list / sizeof h.list[0]));
+    *dropped = h.dropped;
     for (int k = 0; k < TL_PLAN_TOP && k < h.count; k++) {
         int best = k;
         for (int i = k + 1; i < h.count; i++)
@@ -288,9 +289,18 @@ static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
         tl_plan_holder swap = h.list[k];
         h.list[k] = h.list[best];
         h.list[best] = swap;
-        p->top[p->n_top++] = h.list[k];
+        top[(*count)++] = h.list[k];
     }
     return TL_OK;
+}
+
+static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
+    int64_t dropped = 0;
+    tl_status status = tl_plan_top(run, TL_PHASE_ALL, p->top, &p->n_top, &dropped, error);
+    if (status == TL_OK && dropped)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out, "%lld tensors at the peak beyond the %d kinds of holders told apart",
+                     (long long)dropped, TL_PLAN_KINDS);
+    return status;
 }
 
 static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
