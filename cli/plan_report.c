@@ -83,9 +83,9 @@ static void out_phases(const tl_cli *cli, const tl_plan *p) {
         n += snprintf(text + n, sizeof text - (size_t)n, "%s%s %s", n ? " | " : "", tl_phase_name((tl_phase)phase),
                       bytes_text(cli, p->step[phase].bytes, size));
     tl_out_item(cli, "phases", "%s", text);
-    tl_out_item(cli, "moments", "init %s | load %s | step %s | save %s",
-                bytes_text(cli, p->init.bytes, size), bytes_text(cli, p->load.bytes, load),
-                bytes_text(cli, p->peak.bytes, step), bytes_text(cli, p->save.bytes, save));
+    tl_out_item(cli, "moments", "init %s | load %s | step %s | save %s", bytes_text(cli, p->init.bytes, size),
+                bytes_text(cli, p->load.bytes, load), bytes_text(cli, p->peak.bytes, step),
+                bytes_text(cli, p->save.bytes, save));
     bytes_text(cli, p->arena_bytes, size);
     char over[TL_TEXT];
     tl_out_item(cli, "arena", "%s: the peak and %s of alignment and fragmentation; %lld allocations a step", size,

@@ -214,8 +214,8 @@ int tl_timeline_page(const tl_cli *cli, const tl_account *a) {
 
 int tl_timeline_table(const tl_cli *cli, const tl_account *a) {
     static const tl_column columns[] = {
-        {"event", "event", true, false, false},    {"phase", "phase", false, false, false},
-        {"module", "module", false, false, false}, {"op", "op", false, false, false},
+        {"event", "event", true, false, false},      {"phase", "phase", false, false, false},
+        {"module", "module", false, false, false},   {"op", "op", false, false, false},
         {"bytes", "live bytes", true, false, false},
     };
     tl_grid *grid = tl_grid_new(columns, 5);

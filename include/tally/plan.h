@@ -81,15 +81,15 @@ typedef struct tl_plan {
     tl_u128 per_step, per_step_causal, hardware_per_step;
     tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
-    int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
-    bool fits; /* tl_plan_needs; false also when capacity is unknown: see capacity_bytes */
+    int64_t capacity_bytes, usable_bytes; /* 0: unknown */
+    bool fits;                            /* tl_plan_needs; false also when capacity is unknown: see capacity_bytes */
     tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase; peak: of the step */
     /* The moments beside the steps, run on meta as they run here: a checkpoint is loaded into a run that was just made, or
      * saved between two steps. weights: published ones are loaded (bytes 0: the run was not said to). What they hold beyond the
      * state is optim/transfer.h's. */
     tl_plan_peak load, weights, save;
-    tl_phase runner_up;                            /* the phase with the next highest peak */
-    int64_t high[TL_CATEGORY_COUNT];               /* each category's own high water */
+    tl_phase runner_up;              /* the phase with the next highest peak */
+    int64_t high[TL_CATEGORY_COUNT]; /* each category's own high water */
     int64_t arena_bytes, allocations, context_bytes;
     int64_t max_micro_batch; /* −1: not asked for; 0: not even one fits */
     tl_plan_holder top[TL_PLAN_TOP];
@@ -195,8 +195,8 @@ void tl_plan_run_free(tl_plan_run *run);
 
 /* Who holds the bytes that live at the peak of a phase (TL_PHASE_ALL: of the step), the largest first. Kinds of holders beyond
  * those that are told apart are counted as *dropped tensors. */
-tl_status tl_plan_top(const tl_plan_run *run, tl_phase phase, tl_plan_holder top[TL_PLAN_TOP], int *count, int64_t *dropped,
-                      tl_error *error) TL_MUST_CHECK;
+tl_status tl_plan_top(const tl_plan_run *run, tl_phase phase, tl_plan_holder top[TL_PLAN_TOP], int *count,
+                      int64_t *dropped, tl_error *error) TL_MUST_CHECK;
 
 /* ---- memory over the step ----
  * Live bytes after each allocation and release of the planned step, as the ledger logged them. Of more than two micro-batches

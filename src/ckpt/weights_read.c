@@ -165,8 +165,9 @@ static tl_status read_piece(loading *l, const tl_safetensors *file, const tl_saf
         return status;
     if (!tl_weights_convert(l->block, t->dtype, out, to, n)) {
         char name[128];
-        return tl_fail(l->error, TL_ERR_DTYPE, "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it",
-                       l->source.name, tl_quotable(t->name, strlen(t->name), name, sizeof name), tl_dtype_name(to));
+        return tl_fail(l->error, TL_ERR_DTYPE,
+                       "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it", l->source.name,
+                       tl_quotable(t->name, strlen(t->name), name, sizeof name), tl_dtype_name(to));
     }
     if (turned)
         tl_weights_scatter(out, at->rows, at->columns, data + (at->column * all + at->row) * to_bytes, all, to_bytes);

@@ -298,8 +298,9 @@ static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
     int64_t dropped = 0;
     tl_status status = tl_plan_top(run, TL_PHASE_ALL, p->top, &p->n_top, &dropped, error);
     if (status == TL_OK && dropped)
-        tl_plan_note(p->leaves_out, &p->n_leaves_out, "%lld tensors at the peak beyond the %d kinds of holders told apart",
-                     (long long)dropped, TL_PLAN_KINDS);
+        tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                     "%lld tensors at the peak beyond the %d kinds of holders told apart", (long long)dropped,
+                     TL_PLAN_KINDS);
     return status;
 }
 
@@ -351,9 +352,7 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
-static bool fits(const tl_plan *p) {
-    return p->usable_bytes > 0 && tl_plan_needs(p) <= p->usable_bytes;
-}
+static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && tl_plan_needs(p) <= p->usable_bytes; }
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     tl_plan_largest found;
