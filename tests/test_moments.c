@@ -522,5 +522,13 @@ int main(void) {
     };
     if (!mkdtemp(folder))
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    static const char *const left[] = {"run.safetensors", "weights/model.safetensors", "weights/config.json", "weights",
+                                       "published/model.safetensors", "published/config.json", "published"};
+    char path[128];
+    for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
+        path_of(left[i], path);
+        (void)remove(path);
+    }
+    return failed || rmdir(folder) != 0; /* fails where something was left behind */
 }
