@@ -269,7 +269,7 @@ static int fit_model(tl_cli *cli) {
                                          TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV,
                                          TL_OPTION_GRADS,     TL_OPTION_UPDATE,
                                          TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD};
-    for (int i = 0; i < 3; i++)
+    for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
                             "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
