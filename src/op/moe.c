@@ -1,7 +1,6 @@
 /* What the ops of a mixture of experts share, and what is written with them. */
 #include "op/moe.h"
 
-#include <stdio.h>
 #include <string.h>
 
 tl_status tl_moe_want_experts(tl_sig *sig, int input) {

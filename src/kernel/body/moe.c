@@ -219,8 +219,8 @@ static void zero_row(const rows_task *t, int array, char *to) {
     float zero[TL_CHUNK] = {0};
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK)
         TL_K(store_float)
-        (t->rows.dtype[array], to + at * t->step[array] * t->rows.bytes[array], t->step[array], zero,
-         tl_min_i64(TL_CHUNK, t->columns - at));
+    (t->rows.dtype[array], to + at * t->step[array] * t->rows.bytes[array], t->step[array], zero,
+     tl_min_i64(TL_CHUNK, t->columns - at));
 }
 
 static void permute_rows(void *argument, int64_t task, int thread) {
@@ -236,8 +236,8 @@ static void permute_rows(void *argument, int64_t task, int thread) {
             zero_row(t, 1, pointer[1]);
         else
             TL_K(convert)
-            (t->rows.dtype[1], pointer[1], t->step[1], t->token.dtype, row_of(&t->token, f / t->k), t->token.stride[1],
-             t->columns);
+        (t->rows.dtype[1], pointer[1], t->step[1], t->token.dtype, row_of(&t->token, f / t->k), t->token.stride[1],
+         t->columns);
     }
 }
 
@@ -343,7 +343,7 @@ static char *weight_at(const rows_task *t, const tl_array *weights, int64_t f) {
                 g[c] *= w;                                                                                             \
             if (dy)                                                                                                    \
                 TL_K(store_##REAL)                                                                                     \
-                (t->rows.dtype[1], pointer[1] + at * t->step[1] * t->rows.bytes[1], t->step[1], g, n);                 \
+            (t->rows.dtype[1], pointer[1] + at * t->step[1] * t->rows.bytes[1], t->step[1], g, n);                     \
         }                                                                                                              \
         if (dw) {                                                                                                      \
             char *to = weight_at(t, &t->d_weights, f);                                                                 \
