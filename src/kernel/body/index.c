@@ -182,7 +182,7 @@ static double frequency(const rotary_task *t, int64_t pair) {
     double wavelength = 2 * 3.14159265358979323846 / f, original = (double)attr->original_context;
     if (wavelength < original / attr->high_freq_factor)
         return f;
-    if (wavelength >= original / attr->low_freq_factor) /* at the edge the blend is the same, or 0/0 where low is high */
+    if (wavelength >= original / attr->low_freq_factor) /* at the edge the blend is the same, or 0/0 if low is high */
         return f / attr->factor;
     double blend = (original / wavelength - attr->low_freq_factor) / (attr->high_freq_factor - attr->low_freq_factor);
     return (1 - blend) * f / attr->factor + blend * f;
