@@ -167,6 +167,8 @@ static void make_yarn(rotary_task *t) {
  * wavelengths beyond original/low are divided by `factor`, those under original/high kept, those between blended. */
 static double frequency(const rotary_task *t, int64_t pair) {
     const tl_rotary_attr *attr = t->attr;
+    if (attr->pairs > 0 && pair >= attr->pairs)
+        return 0;
     double f = pow(attr->theta, -2.0 * (double)pair / (double)t->rotated);
     if (attr->factor == 0)
         return f;
