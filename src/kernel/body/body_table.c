@@ -159,4 +159,7 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(fp8_round),
     KERNEL(absolute_max),
     KERNEL(fp8_roll),
+    KERNEL(nf4_quantize),
+    KERNEL(nf4_scales),
+    KERNEL(nf4_dequantize),
 };
