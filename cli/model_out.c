@@ -13,6 +13,8 @@ static const char *activation(tl_activation which) {
         return "silu";
     case TL_RELU:
         return "relu";
+    case TL_GLU_CLAMPED:
+        return "clamped swiglu";
     }
     return "unknown";
 }

@@ -56,9 +56,9 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                              TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                              TL_DOES(TL_CHOICE_ADAMW8BIT),
                          0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, rmsprop, adamw8bit"},
-    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_ATTENTION_EAGER,
-                             TL_DOES(TL_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
-    [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_LOSS_FULL, TL_DOES(TL_LOSS_FULL), 0,
+    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_CHOICE_ATTENTION_EAGER,
+                             TL_DOES(TL_CHOICE_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
+    [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_CHOICE_LOSS_FULL, TL_DOES(TL_CHOICE_LOSS_FULL), 0,
                         "How the loss is computed: full (default)"},
     [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, 0, 0,
                              "What backward computes again: none (default), selective, full, every:K"},

@@ -4,6 +4,7 @@
 #ifndef TALLY_NN_H
 #define TALLY_NN_H
 
+#include "tally/choices.h"
 #include "tally/model.h"
 #include "tally/tensor.h"
 
@@ -57,6 +58,11 @@ tl_status tl_net_recompute(tl_net *net, tl_recompute recompute) TL_MUST_CHECK;
 /* "none", "selective", "full" or "every:4", as typed. */
 char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size);
 tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error *error) TL_MUST_CHECK;
+
+/* How the layers are run (tally/choices.h), from now on; a new net runs as a zeroed struct says. TL_ERR_UNSUPPORTED, naming choice
+ * and model, where a choice cannot hold for the model. */
+tl_status tl_net_choose(tl_net *net, const tl_choices *choices) TL_MUST_CHECK;
+const tl_choices *tl_net_choices(const tl_net *net);
 
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);

@@ -154,7 +154,7 @@ tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens
     cache->last_only = logits == TL_LOGITS_LAST;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_scope_begin(ctx);
-    tl_tensor *out = net->code->forward(net, tokens), *carried = NULL;
+    tl_tensor *out = tl_net_forward(net, tokens), *carried = NULL;
     tl_scope_end_into(ctx, &carried, out);
     net->cache = NULL;
     net->training = training;

@@ -186,6 +186,8 @@ tl_status tl_catalogue_model(const char *name, tl_model *model, tl_error *error)
     case TL_FAMILY_CRUNCHER:
         fill_cruncher(model);
         break;
+    default:
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s: its family is not in the catalogue", entry->name);
     }
     return tl_model_check(model, error);
 }

@@ -19,7 +19,7 @@ static bool cruncher_build(tl_net *net) {
     return ok && (net->head = tl_net_linear(net, "final", tl_dim_of(1), D, std, false, NULL)) != NULL;
 }
 
-static tl_tensor *cruncher_forward(tl_net *net, tl_tensor *input) {
+static tl_tensor *cruncher_hidden(tl_net *net, tl_tensor *input) {
     tl_tensor *h =
         NULL; /* not the input itself: the repetition releases what it carries, and the input is the caller's */
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
@@ -28,8 +28,12 @@ static tl_tensor *cruncher_forward(tl_net *net, tl_tensor *input) {
         tl_module_end(net->ctx);
         tl_repeat_into(&r, &h, y);
     }
+    return h ? h : input;
+}
+
+static tl_tensor *cruncher_head(tl_net *net, tl_tensor *h) {
     tl_enter(net, "final", -1);
-    tl_tensor *y = tl_linear(h ? h : input, net->head, NULL);
+    tl_tensor *y = h ? tl_linear(h, net->head, NULL) : NULL;
     if (y)
         y = tl_view(y, TL_SHAPE(net->ctx, tl_tensor_shape(y)->dim[0]));
     return tl_leave(net, y);
@@ -40,4 +44,4 @@ static tl_tensor *cruncher_loss(tl_net *net, tl_tensor *output, tl_tensor *targe
     return tl_leave(net, tl_mse(output, target));
 }
 
-const tl_family_code tl_family_cruncher = {"layers", cruncher_build, cruncher_forward, cruncher_loss};
+const tl_family_code tl_family_cruncher = {"layers", cruncher_build, cruncher_hidden, cruncher_head, cruncher_loss};

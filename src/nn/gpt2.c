@@ -68,7 +68,7 @@ static tl_tensor *attention(tl_net *net, const tl_block *b, tl_tensor *x) {
         tl_split(fused, -1, widths, 3, part);
     for (int i = 0; i < 3; i++)
         part[i] = tl_transpose(tl_view(part[i], heads), 1, 2);
-    tl_tensor *mixed = tl_eager_attention(net, part[0], part[1], part[2]);
+    tl_tensor *mixed = tl_attend(net, part[0], part[1], part[2], &(tl_attend_options){0});
     tl_tensor *y = tl_apply_linear(net, "c_proj", mixed, b->attention.out, b->attention.out_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "attention.residual"));
 }
@@ -101,7 +101,7 @@ static tl_tensor *embed(tl_net *net, tl_tensor *tokens) {
     return tl_leave(net, tl_dropout_if(net, x, net->model.dropout_embedding, "embedding"));
 }
 
-static tl_tensor *gpt2_forward(tl_net *net, tl_tensor *tokens) {
+static tl_tensor *gpt2_hidden(tl_net *net, tl_tensor *tokens) {
     tl_tensor *x = embed(net, tokens);
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
         tl_module_begin(net->ctx, "h", r.index);
@@ -111,7 +111,7 @@ static tl_tensor *gpt2_forward(tl_net *net, tl_tensor *tokens) {
     }
     tl_tensor *y = tl_apply_norm(net, &net->final_norm, "ln_f", x);
     tl_release(x);
-    return tl_head(net, y, "lm_head");
+    return y;
 }
 
-const tl_family_code tl_family_gpt2 = {"h", gpt2_build, gpt2_forward, tl_token_loss};
+const tl_family_code tl_family_gpt2 = {"h", gpt2_build, gpt2_hidden, tl_head, tl_token_loss};

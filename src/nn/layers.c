@@ -46,6 +46,8 @@ tl_tensor *tl_activate(tl_net *net, tl_tensor *x) {
         return tl_silu(x);
     case TL_RELU:
         return tl_relu(x);
+    case TL_GLU_CLAMPED: /* of a gate and a value: tl_gated */
+        break;
     }
     return NULL;
 }
@@ -70,7 +72,10 @@ static tl_status attention_core(tl_ctx *ctx, const void *user, tl_tensor *const 
     return tl_ctx_status(ctx);
 }
 
-tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v) {
+tl_tensor *tl_gated(tl_net *net, tl_tensor *gate, tl_tensor *up) { return tl_mul(tl_activate(net, gate), up); }
+
+tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options) {
+    (void)options;
     if (!q || !k || !v || (net->cache && !tl_cache_append(net, &k, &v)))
         return NULL;
     tl_ctx *ctx = net->ctx;
@@ -94,6 +99,18 @@ tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor
     if (grouped)
         mixed = tl_view(mixed, TL_SHAPE(ctx, B, H, T, K));
     return tl_reshape(tl_transpose(mixed, 1, 2), TL_SHAPE(ctx, B, T, tl_dim_mul(ctx, H, K)));
+}
+
+tl_tensor *tl_rotate(tl_net *net, tl_tensor *x, bool local) {
+    const tl_model *m = &net->model;
+    tl_rotary_options options = {.theta = local ? m->rope_local_theta : m->rope_theta,
+                                 .first_position = tl_first_position(net),
+                                 .interleaved = m->rope_interleaved,
+                                 .factor = local ? 0 : m->rope_factor,
+                                 .low_freq_factor = m->rope_low_freq,
+                                 .high_freq_factor = m->rope_high_freq,
+                                 .original_context = m->rope_original_context};
+    return tl_rotary(x, &options);
 }
 
 int64_t tl_first_position(const tl_net *net) { return net->cache ? net->cache->length : 0; }
@@ -121,8 +138,8 @@ tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *functio
     return y;
 }
 
-tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name) {
-    tl_enter(net, name, -1);
+tl_tensor *tl_head(tl_net *net, tl_tensor *x) {
+    tl_enter(net, "lm_head", -1);
     if (net->cache && net->cache->last_only && x)
         x = tl_slice(x, 1, tl_tensor_size(x, 1) - 1, tl_dim_of(1), 1);
     return tl_leave(net, tl_linear(x, net->head ? net->head : net->token_table, NULL));

@@ -59,19 +59,11 @@ static tl_tensor *heads(tl_net *net, const char *name, tl_tensor *x, tl_tensor *
     if (!y)
         return NULL;
     const tl_shape *shape = tl_tensor_shape(y);
-    const tl_model *m = &net->model;
     tl_shape split = TL_SHAPE(net->ctx, shape->dim[0], shape->dim[1], count, net->symbols.K);
     tl_tensor *z = tl_transpose(tl_view(y, split), 1, 2);
     if (!rotate)
         return z;
-    tl_rotary_options options = {.theta = m->rope_theta,
-                                 .first_position = tl_first_position(net),
-                                 .interleaved = m->rope_interleaved,
-                                 .factor = m->rope_factor,
-                                 .low_freq_factor = m->rope_low_freq,
-                                 .high_freq_factor = m->rope_high_freq,
-                                 .original_context = m->rope_original_context};
-    z = tl_rotary(z, &options);
+    z = tl_rotate(net, z, false);
     tl_release(y);
     return z;
 }
@@ -82,7 +74,7 @@ static tl_tensor *attention(tl_net *net, const tl_attention *a, tl_tensor *x) {
     tl_tensor *q = heads(net, "q_proj", x, a->q, a->q_bias, s->H, true);
     tl_tensor *k = heads(net, "k_proj", x, a->k, a->k_bias, s->G, true);
     tl_tensor *v = heads(net, "v_proj", x, a->v, a->v_bias, s->G, false);
-    tl_tensor *mixed = tl_eager_attention(net, q, k, v);
+    tl_tensor *mixed = tl_attend(net, q, k, v, &(tl_attend_options){0});
     return tl_leave(net, tl_apply_linear(net, "o_proj", mixed, a->out, a->out_bias));
 }
 
@@ -90,8 +82,8 @@ static tl_tensor *mlp(tl_net *net, const tl_mlp *m, tl_tensor *x) {
     tl_enter(net, "mlp", -1);
     tl_tensor *y;
     if (net->model.gated) {
-        tl_tensor *gate = tl_activate(net, tl_apply_linear(net, "gate_proj", x, m->gate, m->gate_bias));
-        y = tl_mul(gate, tl_apply_linear(net, "up_proj", x, m->up, m->up_bias));
+        tl_tensor *gate = tl_apply_linear(net, "gate_proj", x, m->gate, m->gate_bias);
+        y = tl_gated(net, gate, tl_apply_linear(net, "up_proj", x, m->up, m->up_bias));
     } else
         y = tl_activate(net, tl_apply_linear(net, "up_proj", x, m->up, m->up_bias));
     return tl_leave(net, tl_apply_linear(net, "down_proj", y, m->down, m->down_bias));
@@ -103,7 +95,7 @@ static tl_tensor *block(tl_net *net, const tl_block *b, tl_tensor *x) {
     return tl_add(y, z);
 }
 
-static tl_tensor *llama_forward(tl_net *net, tl_tensor *tokens) {
+static tl_tensor *llama_hidden(tl_net *net, tl_tensor *tokens) {
     tl_enter(net, "embed_tokens", -1);
     tl_tensor *x = tl_leave(net, tl_embedding(net->token_table, tokens));
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
@@ -114,7 +106,7 @@ static tl_tensor *llama_forward(tl_net *net, tl_tensor *tokens) {
     }
     tl_tensor *y = tl_apply_norm(net, &net->final_norm, "norm", x);
     tl_release(x);
-    return tl_head(net, y, "lm_head");
+    return y;
 }
 
-const tl_family_code tl_family_llama = {"layers", llama_build, llama_forward, tl_token_loss};
+const tl_family_code tl_family_llama = {"layers", llama_build, llama_hidden, tl_head, tl_token_loss};

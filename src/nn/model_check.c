@@ -11,16 +11,15 @@
 #define MOST_LAYERS INT64_C(1024)
 #define MOST_SIZE (INT64_C(1) << 40)
 
+/* In the order of tl_family; Hugging Face's model_type where there is one. */
+static const char *const family_names[] = {
+    "gpt2",  "llama",  "cruncher", "mistral", "mixtral",    "qwen2",       "qwen2_moe",   "qwen3",   "qwen3_moe",
+    "gemma", "gemma2", "gemma3",   "gemma4",  "phi",        "phi3",        "olmo",        "olmo2",   "gpt_neox",
+    "gptj",  "opt",    "bloom",    "falcon",  "starcoder2", "deepseek_v2", "deepseek_v3", "gpt_oss", "llama4"};
+_Static_assert(sizeof family_names / sizeof family_names[0] == TL_FAMILY_COUNT, "a family without a name");
+
 const char *tl_family_name(tl_family family) {
-    switch (family) {
-    case TL_FAMILY_GPT2:
-        return "gpt2";
-    case TL_FAMILY_LLAMA:
-        return "llama";
-    case TL_FAMILY_CRUNCHER:
-        return "cruncher";
-    }
-    return "unknown";
+    return (unsigned)family < TL_FAMILY_COUNT ? family_names[family] : "unknown";
 }
 
 typedef struct sized_field {

@@ -17,8 +17,9 @@ static const tl_family_code *family_code(tl_family family) {
         return &tl_family_llama;
     case TL_FAMILY_CRUNCHER:
         return &tl_family_cruncher;
+    default:
+        return NULL;
     }
-    return NULL;
 }
 
 /* CS336 writes K as D/H and has no grouped heads; llama's head size and groups are symbols of their own. */
@@ -178,7 +179,17 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
     return buffer;
 }
 
-tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) { return input ? net->code->forward(net, input) : NULL; }
+tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
+    net->choices = *choices;
+    return TL_OK;
+}
+
+const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
+
+tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
+    tl_tensor *hidden = input ? net->code->hidden(net, input) : NULL;
+    return hidden ? net->code->head(net, hidden) : NULL;
+}
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
     tl_ctx *ctx = net->ctx;

@@ -2,6 +2,7 @@
 #ifndef TALLY_NN_NET_H
 #define TALLY_NN_NET_H
 
+#include "tally/choices.h"
 #include "tally/nn.h"
 #include "tally/ops.h"
 
@@ -28,7 +29,8 @@ typedef struct tl_block {
 typedef struct tl_family_code {
     const char *layers; /* module that holds the blocks: "h", "model.layers" */
     bool (*build)(tl_net *net);
-    tl_tensor *(*forward)(tl_net *net, tl_tensor *input);
+    tl_tensor *(*hidden)(tl_net *net, tl_tensor *input); /* what the head reads: [B,T,D] after the final norm */
+    tl_tensor *(*head)(tl_net *net, tl_tensor *hidden);  /* → logits; cruncher: the prediction */
     tl_tensor *(*loss)(tl_net *net, tl_tensor *output, tl_tensor *target);
 } tl_family_code;
 
@@ -65,6 +67,7 @@ struct tl_net {
     bool training;
     struct tl_cache *cache; /* while a forward runs through one: nn/cache.h; else NULL */
     tl_recompute recompute;
+    tl_choices choices;
     const tl_family_code *code;
     tl_parameter *parameters;
     int count;
@@ -107,16 +110,28 @@ tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tens
 /* x·wᵀ + bias, in float8 where the net has a state for w: what tl_apply_linear computes. */
 tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site);
 void tl_net_fp8_free(tl_net *net);
-/* Eager causal attention of q[B,H,T,K] over k, v[B,G,T,K]: scores, softmax, dropout, weighted sum; → [B,T,H·K]. */
-tl_tensor *tl_eager_attention(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v);
+/* Causal attention of q[B,H,T,K] over k[B,G,T,K], v[B,G,T,L], as chosen (tl_choices.attention); → [B,T,H·L]. k and v join
+ * the cache where there is one. */
+typedef struct tl_attend_options {
+    double scale;              /* 0: 1/√K */
+    double softcap;            /* 0: none */
+    int64_t window;            /* a row sees itself and window − 1 before it; 0: all */
+    bool chunked;              /* the window is a chunk: a row sees its own chunk alone */
+    tl_tensor *sinks, *slopes; /* [H]; NULL: none */
+} tl_attend_options;
+tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options);
+/* Turns x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables as chosen. `local`: by rope_local_theta, unscaled. */
+tl_tensor *tl_rotate(tl_net *net, tl_tensor *x, bool local);
 /* Block `index` of x, checkpointed where the policy says so. */
 typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
 tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
+/* activation(gate)·up, composed or fused as chosen. */
+tl_tensor *tl_gated(tl_net *net, tl_tensor *gate, tl_tensor *up);
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 /* Cross-entropy of logits[B,T,V] against targets[B,T], phase loss. */
 tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target);
-tl_tensor *tl_head(tl_net *net, tl_tensor *x, const char *name);
+tl_tensor *tl_head(tl_net *net, tl_tensor *x);
 /* The scales of an int8 weight; NULL for others. */
 tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);
 /* The position of the first token of a forward: 0 without a cache. */

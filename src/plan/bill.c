@@ -120,7 +120,7 @@ static tl_tensor *attention(bill_run *r) {
     tl_shape shape = TL_SHAPE(r->ctx, B, net.symbols.G, dim(r, 2), dim(r, 1));
     tl_tensor *q = input(r, TL_SHAPE(r->ctx, B, dim(r, 0), dim(r, 2), dim(r, 1)));
     tl_tensor *k = input(r, shape);
-    return tl_eager_attention(&net, q, k, input(r, shape));
+    return tl_attend(&net, q, k, input(r, shape), &(tl_attend_options){0});
 }
 
 static tl_tensor *cross_entropy(bill_run *r) {
