@@ -36,6 +36,7 @@ typedef struct tl_plan_options {
     bool autocast;                  /* of the mixed precisions: see tl_precision_apply */
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
+    tl_lora_options lora; /* rank 0: every parameter is trained */
     double clip;
     bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
     tl_u128 tokens;         /* of the whole run; 0: not given */
@@ -74,6 +75,7 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
+    int64_t trainable; /* of parameters.unique: all, or the adapters */
     /* matmul FLOPs of one device's step, times devices where it says per step. Model FLOPs: nothing is counted twice that is
      * computed again for backward; hardware FLOPs are all that is executed. */
     tl_u128 forward_per_token, forward_per_token_causal, per_token, per_token_causal; /* rounded down */

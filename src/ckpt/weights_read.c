@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "tally/ckpt.h"
+#include "tally/lora.h"
 #include "tensor/ctx.h"
 
 enum { NAMED = 3 };
@@ -123,7 +124,7 @@ static tl_status check_unknown(loading *l) {
 /* ---- one tensor ---- */
 
 static tl_status check_tensor(const loading *l, const tl_safetensors_tensor *t, const tl_parameter *p) {
-    const tl_shape *s = tl_tensor_shape(p->tensor);
+    const tl_shape *s = p->full ? p->full : tl_tensor_shape(p->tensor);
     bool turned = tl_weights_is_transposed(l->model, p->name);
     bool same = t->ndim == s->ndim;
     char have[160] = "[", want[160] = "[", name[128];
@@ -209,6 +210,21 @@ static tl_status read_one(loading *l, const tl_parameter *p) {
     return status;
 }
 
+/* A quantised parameter's values come in full, one parameter at a time, and are quantised where they lie. */
+static tl_status read_quantized(loading *l, int index) {
+    tl_ctx *ctx = tl_tensor_ctx(l->parameters[index].tensor);
+    tl_parameter full = l->parameters[index];
+    tl_scope_begin(ctx);
+    full.tensor = tl_empty(ctx, tl_tensor_dtype(l->parameters[0].tensor), *full.full, TL_WORK);
+    tl_status status = full.tensor ? read_one(l, &full) : tl_ctx_status(ctx);
+    if (status == TL_OK)
+        status = tl_net_requantize(l->net, index, full.tensor);
+    tl_scope_end(ctx);
+    if (tl_ctx_status(ctx) != TL_OK)
+        return tl_fail(l->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+    return status;
+}
+
 /* A tied model's file may hold the head all the same; then it must be the embedding. */
 static tl_status check_tied(loading *l) {
     const tl_safetensors *file, *table_file;
@@ -273,7 +289,7 @@ static tl_status load(loading *l) {
     if (status == TL_OK)
         status = check_tied(l);
     for (int i = 0; i < l->count && status == TL_OK; i++)
-        status = read_one(l, &l->parameters[i]);
+        status = l->parameters[i].full ? read_quantized(l, i) : read_one(l, &l->parameters[i]);
     if (status == TL_OK)
         note_formats(l);
     return status;
@@ -319,6 +335,8 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     loading l = {.net = net, .model = tl_net_model(net), .report = report ? report : &own_report, .error = &own};
     memset(l.report, 0, sizeof *l.report);
     l.count = tl_net_parameters(net, &l.parameters);
+    while (l.count > 0 && l.parameters[l.count - 1].adapter) /* no published file has them, and they stand at the end */
+        l.count--;
     tl_ctx *ctx = l.count > 0 ? tl_tensor_ctx(l.parameters[0].tensor) : NULL;
     if (!ctx || tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");

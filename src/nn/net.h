@@ -76,7 +76,8 @@ struct tl_net {
     tl_tensor *token_table, *position_table, *head; /* head NULL: tied */
     tl_block *blocks;
     tl_norm final_norm;
-    tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
+    struct tl_lora *lora; /* adapters and quantised weights: nn/lora.h; NULL: none */
+    tl_fp8_slot *fp8;     /* of the layers whose products are computed in emulated float8 */
     int fp8_count, fp8_next;
     int64_t fp8_capacity;
 };

@@ -21,6 +21,9 @@ static tl_status linear_int8_infer(tl_sig *sig) {
     if (q->shape.dim[1].size > 1 && q->stride[1] != 1)
         return tl_sig_fail(sig, TL_ERR_SHAPE, "the rows of the weight %s must be contiguous: copy it",
                            tl_tensor_text(q, right, sizeof right));
+    if (sig->needs_grad[2])
+        return tl_sig_fail(sig, TL_ERR_UNSUPPORTED,
+                           "a quantised weight is frozen and its scales have no gradient; stop asking for one");
     if ((status = tl_sig_want_vector(sig, 2, q->shape.dim[0], "the tensor of scales")) ||
         (sig->n_in > 3 && (status = tl_sig_want_vector(sig, 3, q->shape.dim[0], "the bias"))))
         return status;
@@ -95,7 +98,7 @@ static void linear_int8_sample(uint64_t seed, tl_case *c) {
     c->in[1].limit = 127;
     c->in[1].fixed_dtype = c->in[1].fixed_layout = true;
     tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 1, (int64_t[]){o});
-    c->in[2].fixed_dtype = true;
+    c->in[2].fixed_dtype = c->in[2].frozen = true;
     if (tl_sample_below(&seed, 2))
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, (int64_t[]){o});
     c->n_out = 1;

@@ -124,7 +124,7 @@ static void linear_nf4_sample(uint64_t seed, tl_case *c) {
     else if (form == 1)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){rows, i});
     else
-        tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, (int64_t[]){1 + tl_sample_below(&seed, 3), rows, i});
+        tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, (int64_t[]){1 + tl_sample_below(&seed, 3), 2 + rows, i});
     tl_nf4_sample(c, attr.twice, o * i);
     if (attr.bias)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, &o);

@@ -22,6 +22,10 @@ static tl_status want(tl_sig *sig, int input, tl_dtype dtype, int64_t count, con
 
 tl_status tl_sig_want_nf4(tl_sig *sig, int first, bool twice, int64_t elements) {
     int64_t blocks = ceil_div(elements, TL_NF4_BLOCK);
+    for (int i = first; i < first + (twice ? 4 : 2); i++)
+        if (sig->needs_grad[i])
+            return tl_sig_fail(sig, TL_ERR_UNSUPPORTED,
+                               "a quantised weight is frozen and its scales have no gradient; stop asking for one");
     tl_status status = want(sig, first, TL_U8, ceil_div(elements, 2), "the packed codes");
     if (status == TL_OK)
         status = want(sig, first + 1, twice ? TL_I8 : TL_F32, blocks, twice ? "the codes of the scales" : "the scales");
@@ -78,7 +82,7 @@ void tl_nf4_sample(tl_case *c, bool twice, int64_t n) {
         tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 1, (int64_t[]){1});
     }
     for (int i = first; i < c->n_in; i++)
-        c->in[i].fixed_dtype = c->in[i].fixed_layout = true;
+        c->in[i].fixed_dtype = c->in[i].fixed_layout = c->in[i].frozen = true;
 }
 
 static void nf4_dequantize_sample(uint64_t seed, tl_case *c) {

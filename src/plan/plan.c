@@ -88,6 +88,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
                                 .recompute = o->recompute,
+                                .lora = o->lora,
                                 .condensed = !o->every_micro_batch,
                                 .prefetch = o->prefetch,
                                 .autocast = o->autocast,
@@ -360,6 +361,7 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     if (status != TL_OK)
         return status;
     tl_net_count(tl_trainer_net(run.trainer), &p->parameters);
+    p->trainable = tl_net_count_trainable(tl_trainer_net(run.trainer));
     p->devices = o->devices.count;
     p->seq = o->seq;
     p->micro_batch = o->micro_batch;
