@@ -4,17 +4,19 @@
 #include <sys/stat.h>
 
 #include "data.h"
+#include "gguf_out.h"
 #include "model_out.h"
 #include "dtype_out.h"
 #include "npy_out.h"
 #include "tensors_out.h"
 
-enum { OWN_DTYPE, OWN_AS, OWN_VERIFY };
+enum { OWN_DTYPE, OWN_AS, OWN_VERIFY, OWN_ALL };
 
 static const struct argp_option own_options[] = {
     {"dtype", TL_OWN(OWN_DTYPE), "NAME", 0, "A number format instead of a file: bf16, f8e4m3; `all' lists them", 0},
     {"as", TL_OWN(OWN_AS), "NAME", 0, "What an .npy holds the bits of: bf16, f8e4m3 or f8e5m2", 0},
     {"verify", TL_OWN(OWN_VERIFY), 0, 0, "Read every value of a checkpoint and compare its checksum", 0},
+    {"all", TL_OWN(OWN_ALL), 0, 0, "A row for every tensor, also of layers that are alike", 0},
     {0},
 };
 
@@ -164,7 +166,7 @@ static int run(tl_cli *cli) {
         return cannot_read(cli, path, errno);
     if (S_ISDIR(about.st_mode)) {
         if (tl_is_tensors(path, true, NULL, 0, inside, sizeof inside))
-            return tl_tensors_report(cli, inside, cli->own[OWN_VERIFY] != NULL);
+            return tl_tensors_report(cli, inside, cli->own[OWN_VERIFY] != NULL, cli->own[OWN_ALL] != NULL);
         if (snprintf(inside, sizeof inside, "%s/config.json", path) >= (int)sizeof inside)
             return cannot_read(cli, path, ENAMETOOLONG);
         path = inside;
@@ -196,7 +198,9 @@ static int run(tl_cli *cli) {
     if (cli->own[OWN_AS])
         return tl_usage(cli, "--as is for an .npy or .npz; \"%.300s\" is none", path);
     if (tl_is_tensors(path, false, head, length, NULL, 0))
-        return tl_tensors_report(cli, path, cli->own[OWN_VERIFY] != NULL);
+        return tl_tensors_report(cli, path, cli->own[OWN_VERIFY] != NULL, cli->own[OWN_ALL] != NULL);
+    if (strcmp(is.kind, "gguf") == 0 && !cli->own[OWN_VERIFY])
+        return tl_gguf_report(cli, path, cli->own[OWN_ALL] != NULL);
     if (cli->own[OWN_VERIFY])
         return tl_usage(cli, "--verify is for a checkpoint; \"%.300s\" is none", path);
     if (strcmp(is.kind, "unknown") == 0 && tl_data_is_tokens(path, head, length, (int64_t)about.st_size))

@@ -5,9 +5,10 @@
 
 #include "tally/ckpt.h"
 #include "tally/weights.h"
+#include "tensor_rows.h"
 #include "tensors_out.h"
 
-enum { FORMATS = 32, ROLES = 64, SHOWN_DIMS = 8 };
+enum { FORMATS = 32, ROLES = 64 };
 
 /* Tensors, values and bytes under one name: a format, a role. */
 typedef struct sum {
@@ -73,38 +74,17 @@ static void sum_up(report *r) {
 
 /* ---- for people ---- */
 
-static const char *shape_text(const tl_safetensors_tensor *t, char text[TL_TEXT]) {
-    size_t at = (size_t)snprintf(text, TL_TEXT, "[");
-    for (int64_t i = 0; i < t->ndim && i < SHOWN_DIMS && at < TL_TEXT - 24; i++)
-        at += (size_t)snprintf(text + at, TL_TEXT - at, "%s%lld", i ? ", " : "", (long long)t->dim[i]);
-    snprintf(text + at, TL_TEXT - at, "%s]", t->ndim > SHOWN_DIMS ? ", …" : "");
-    return text;
-}
-
-static tl_grid *make_grid(const report *r) {
-    static const tl_column columns[] = {
-        {"name", "tensor", false, false, false}, {"dtype", "dtype", false, false, false},
-        {"shape", "shape", false, false, false}, {"values", "values", true, true, false},
-        {"bytes", "bytes", true, false, false},  {"file", "file", false, true, false},
-        {"readable", NULL, false, false, false},
-    };
-    char text[TL_TEXT];
-    tl_grid *grid = tl_grid_new(columns, 7);
-    for (int64_t f = 0; f < file_count(r); f++)
+static int print_rows(const report *r, bool all) {
+    tl_tensor_rows *rows = tl_tensor_rows_new(r->cli, all);
+    for (int64_t f = 0; rows && f < file_count(r); f++)
         for (int64_t i = 0; i < tl_safetensors_count(file_at(r, f)); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file_at(r, f), i);
-            tl_grid_string(grid, t->name, NULL);
-            tl_grid_string(grid, t->format, NULL);
-            tl_grid_string(grid, shape_text(t, text), NULL);
-            tl_grid_integer(grid, t->count, tl_text_grouped((tl_u128)t->count, text));
-            tl_grid_integer(grid, t->bytes, tl_text_grouped((tl_u128)t->bytes, text));
-            if (file_name(r, f))
-                tl_grid_string(grid, file_name(r, f), NULL);
-            else
-                tl_grid_null(grid);
-            tl_grid_boolean(grid, t->dtype != TL_DTYPE_COUNT, NULL);
+            tl_tensor_rows_add(rows, &(tl_tensor_row){t->name, t->format, file_name(r, f), t->ndim, t->dim, t->count,
+                                                      t->bytes, t->dtype != TL_DTYPE_COUNT});
         }
-    return grid;
+    int status = rows ? tl_tensor_rows_print(rows) : TL_EXIT_FAILED;
+    tl_tensor_rows_free(rows);
+    return status;
 }
 
 static void out_sums(const tl_cli *cli, const char *label, const sum *list, int n) {
@@ -314,7 +294,7 @@ static bool open_files(report *r, bool verify, tl_error *error) {
     return r->ckpt || r->files;
 }
 
-int tl_tensors_report(const tl_cli *cli, const char *path, bool verify) {
+int tl_tensors_report(const tl_cli *cli, const char *path, bool verify, bool all) {
     static report r; /* zeroed; large enough that the stack is no place for it */
     tl_error error = {TL_OK, ""};
     int status = TL_EXIT_FAILED;
@@ -329,9 +309,7 @@ int tl_tensors_report(const tl_cli *cli, const char *path, bool verify) {
     } else {
         if (cli->format == TL_FORMAT_TABLE)
             out_summary(&r);
-        tl_grid *grid = make_grid(&r);
-        status = tl_grid_print(cli, grid, "tensors");
-        tl_grid_free(grid);
+        status = print_rows(&r, all);
     }
     tl_ckpt_close(r.ckpt);
     tl_weights_close(r.files);

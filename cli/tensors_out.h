@@ -8,7 +8,7 @@
  * `inside` (of `size` bytes) becomes what to report on: of a run's folder its latest checkpoint. */
 bool tl_is_tensors(const char *path, bool is_folder, const unsigned char *head, size_t length, char *inside,
                    size_t size);
-/* `verify`: every value of a checkpoint against its checksum. */
-int tl_tensors_report(const tl_cli *cli, const char *path, bool verify);
+/* `verify`: every value of a checkpoint against its checksum. `all`: every tensor has a row of its own. */
+int tl_tensors_report(const tl_cli *cli, const char *path, bool verify, bool all);
 
 #endif

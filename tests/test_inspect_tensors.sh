@@ -30,6 +30,33 @@ run --format csv inspect "$work/a.safetensors"
 [ $? -eq 0 ] && [ "$(wc -l <"$work/out")" -eq 4 ] && grep -q '^ids,U64,\[\],1,8,,false' "$work/out"
 said 'and as csv, where a format that is not ours says so' $?
 
+# ---- layers that are alike ----
+make "$work/l.safetensors" '{"h.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h.1.w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"h.10.w":{"dtype":"F32","shape":[3],"data_offsets":[16,28]}}' 256 28
+run inspect "$work/l.safetensors"
+[ $? -eq 0 ] && has 'h.*.w ×2 F32 [2] 16' && has 'h.10.w F32 [3] 12' && has '--all'
+said 'two alike are a row, a third of another shape is not' $?
+run inspect --all "$work/l.safetensors"
+[ $? -eq 0 ] && has 'h.0.w F32 [2] 8' && has 'h.1.w F32 [2] 8' && ! has '×2'
+said '--all lists each' $?
+
+# ---- GGUF: a mark, version 3, 1 tensor, 1 pair; numbers are little-endian ----
+n8() { printf "\\$(printf %03o $(($1 % 256)))\\$(printf %03o $(($1 / 256)))\0\0\0\0\0\0"; }
+s8() { n8 "${#1}" && printf %s "$1"; }
+{
+    printf 'GGUF\3\0\0\0' && n8 1 && n8 1
+    s8 general.architecture && printf '\10\0\0\0' && s8 mamba
+    s8 w && printf '\1\0\0\0' && n8 256 && printf '\14\0\0\0' && n8 0
+} >"$work/m.gguf"
+size=$(wc -c <"$work/m.gguf")
+head -c $((144 + (32 - size % 32) % 32)) /dev/zero >>"$work/m.gguf"
+run inspect "$work/m.gguf"
+[ $? -eq 0 ] && has '256 values in 1 tensors: a GGUF file, version 3' && has 'Q4_K: 1 tensor, 256 values, 144 B' && has 'general.architecture = mamba' && has 'w Q4_K [256] 144'
+said 'a GGUF file' $?
+gives 'which is no model of ours, by name' 2 'general.architecture is mamba' plan "$work/m.gguf"
+head -c 100 "$work/m.gguf" >"$work/half.gguf"
+gives 'half of it' 1 'half a download' inspect "$work/half.gguf"
+gives 'weights without a description' 2 'no config.json beside them' plan "$work/a.safetensors"
+
 # ---- shards ----
 mkdir "$work/m"
 make "$work/m/model-00001-of-00002.safetensors" '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 64 8

@@ -1,5 +1,6 @@
 /* From a file, a text or a name to a tl_model. */
 #include "tally/config.h"
+#include "tally/gguf.h"
 
 #include "base/nearest.h"
 #include "config/reader.h"
@@ -236,15 +237,16 @@ tl_status tl_config_read(const char *path, tl_model *model, tl_error *error) {
     return status;
 }
 
-static bool ends_in_json(const char *name) {
-    size_t length = strlen(name);
-    return length > 5 && strcasecmp(name + length - 5, ".json") == 0;
+static bool ends_in(const char *name, const char *ending) {
+    size_t length = strlen(name), n = strlen(ending);
+    return length > n && strcasecmp(name + length - n, ending) == 0;
 }
 
 /* Names that say "file" whether it is there or not. */
 static bool is_path(const char *name) {
     size_t length = strlen(name);
-    return name[0] == '/' || name[0] == '.' || name[0] == '~' || name[length - 1] == '/' || ends_in_json(name);
+    return name[0] == '/' || name[0] == '.' || name[0] == '~' || name[length - 1] == '/' || ends_in(name, ".json") ||
+           ends_in(name, ".gguf") || ends_in(name, ".safetensors");
 }
 
 static tl_status read_folder(const char *folder, tl_model *model, tl_error *error) {
@@ -262,6 +264,36 @@ static tl_status read_folder(const char *folder, tl_model *model, tl_error *erro
     else
         status = tl_config_read(path, model, error);
     free(path);
+    return status;
+}
+
+static tl_status read_gguf(const char *path, tl_model *model, tl_error *error) {
+    tl_gguf *file = tl_gguf_open(path, error);
+    if (!file)
+        return error ? error->status : TL_ERR_FORMAT;
+    tl_status status = tl_gguf_model(file, path, model, error);
+    tl_gguf_close(file);
+    return status;
+}
+
+/* Weights say nothing of heads, norms or angles; the description lies in the same folder. */
+static tl_status read_beside(const char *path, tl_model *model, tl_error *error) {
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 0;
+    size_t size = (size_t)length + sizeof "config.json";
+    char *beside = malloc(size), quoted[256];
+    struct stat about;
+    tl_status status;
+    if (beside == NULL)
+        return tl_fail(error, TL_ERR_MEMORY, "not enough memory for a path");
+    (void)snprintf(beside, size, "%.*sconfig.json", length, path);
+    if (stat(beside, &about) != 0)
+        status = tl_fail(error, TL_ERR_NOT_FOUND,
+                         "%s: weights alone do not describe a model, and there is no config.json beside them",
+                         tl_quotable(path, strlen(path), quoted, sizeof quoted));
+    else
+        status = tl_config_read(beside, model, error);
+    free(beside);
     return status;
 }
 
@@ -298,5 +330,9 @@ tl_status tl_model_find(const char *name, tl_model *model, tl_error *error) {
                        "%s: no such file or folder; a model is a config.json, the folder that holds one, or a name of "
                        "`tally models`",
                        quoted);
-    return S_ISDIR(about.st_mode) ? read_folder(name, model, error) : tl_config_read(name, model, error);
+    if (S_ISDIR(about.st_mode))
+        return read_folder(name, model, error);
+    if (ends_in(name, ".gguf"))
+        return read_gguf(name, model, error);
+    return ends_in(name, ".safetensors") ? read_beside(name, model, error) : tl_config_read(name, model, error);
 }

@@ -1,0 +1,185 @@
+/* config/gguf_model.c: GGUF metadata as a model. The metadata of an architecture is put into the words of Hugging Face's config.json
+ * and read by the family's own reader, so that ranges, defaults and refusals are the same whatever the file was. */
+#include "tally/gguf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "tally/config.h"
+
+enum { TEXT = 1 << 14, KEY = 160 };
+
+/* "block_count" of "llama.block_count", and what config.json calls it. */
+typedef struct key_pair {
+    const char *gguf, *config;
+} key_pair;
+
+static const key_pair llama_keys[] = {
+    {"block_count", "num_hidden_layers"},
+    {"embedding_length", "hidden_size"},
+    {"attention.head_count", "num_attention_heads"},
+    {"attention.head_count_kv", "num_key_value_heads"},
+    {"attention.key_length", "head_dim"},
+    {"feed_forward_length", "intermediate_size"},
+    {"context_length", "max_position_embeddings"},
+    {"rope.freq_base", "rope_theta"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {"attention.sliding_window", "sliding_window"},
+    {"attn_logit_softcapping", "attn_logit_softcapping"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
+    {NULL, NULL},
+};
+
+static const key_pair gpt2_keys[] = {
+    {"block_count", "n_layer"},
+    {"embedding_length", "n_embd"},
+    {"attention.head_count", "n_head"},
+    {"feed_forward_length", "n_inner"},
+    {"context_length", "n_positions"},
+    {"attention.layer_norm_epsilon", "layer_norm_epsilon"},
+    {NULL, NULL},
+};
+
+/* llama.cpp writes Llama, Mistral and Mixtral all as "llama"; what tells them apart is in the metadata. */
+static const struct {
+    const char *architecture, *model_type;
+    const key_pair *keys;
+    const char *fixed; /* further keys, as JSON; "" or ending in a comma */
+} architectures[] = {
+    {"llama", "llama", llama_keys, ""},
+    {"gpt2", "gpt2", gpt2_keys, ""},
+    {"qwen2", "qwen2", llama_keys, ""},
+    {"qwen3", "qwen3", llama_keys, ""},
+    {"gemma", "gemma", llama_keys, "\"hidden_activation\": \"gelu_pytorch_tanh\","},
+    {"gemma2", "gemma2", llama_keys, "\"hidden_activation\": \"gelu_pytorch_tanh\","},
+    {"olmo2", "olmo2", llama_keys, ""},
+    {"phi3", "phi3", llama_keys, ""},
+};
+
+static const tl_gguf_pair *scalar(const tl_gguf *g, const char *architecture, const char *key, char full[KEY]) {
+    snprintf(full, KEY, "%s.%s", architecture, key);
+    const tl_gguf_pair *p = tl_gguf_pair_find(g, full);
+    return p;
+}
+
+/* The vocabulary: a key, or the length of the tokenizer's list. */
+static int64_t vocabulary(const tl_gguf *g, const char *architecture) {
+    char full[KEY];
+    const tl_gguf_pair *p = scalar(g, architecture, "vocab_size", full);
+    if (p && p->integer && p->type != TL_GGUF_ARRAY)
+        return p->integer[0];
+    p = tl_gguf_pair_find(g, "tokenizer.ggml.tokens");
+    return p && p->type == TL_GGUF_ARRAY ? p->count : 0;
+}
+
+/* One number, or an array of equal ones. False: neither. */
+static bool one_number(const tl_gguf_pair *p, double *number, int64_t *integer, bool *whole) {
+    if (!p->number || p->count < 1)
+        return false;
+    for (int64_t i = 1; i < p->count; i++)
+        if (p->number[i] < p->number[0] || p->number[i] > p->number[0])
+            return false;
+    *number = p->number[0];
+    *whole = p->integer != NULL;
+    *integer = *whole ? p->integer[0] : 0;
+    return true;
+}
+
+static tl_status put_keys(const tl_gguf *g, const char *path, const char *architecture, const key_pair *keys,
+                          char *text, size_t *at, tl_error *error) {
+    char full[KEY];
+    for (; keys->gguf; keys++) {
+        const tl_gguf_pair *p = scalar(g, architecture, keys->gguf, full);
+        double number;
+        int64_t integer;
+        bool whole;
+        if (!p)
+            continue;
+        if (!one_number(p, &number, &integer, &whole))
+            return tl_fail(error, TL_ERR_UNSUPPORTED,
+                           "%s: %s is %s; a number that all layers share is what can be planned from GGUF metadata, "
+                           "the model's config.json may say it",
+                           path, full, p->type == TL_GGUF_ARRAY ? "an array" : tl_gguf_type_name(p->type));
+        if (whole)
+            *at += (size_t)snprintf(text + *at, TEXT - *at, ", \"%s\": %lld", keys->config, (long long)integer);
+        else
+            *at += (size_t)snprintf(text + *at, TEXT - *at, ", \"%s\": %.9g", keys->config, number);
+    }
+    return TL_OK;
+}
+
+static void note(tl_model *model, const char *text) {
+    if (model->n_assumed < TL_MODEL_NOTES)
+        snprintf(model->assumed[model->n_assumed++], sizeof model->assumed[0], "%s", text);
+}
+
+static tl_status refuse(const tl_gguf *g, const char *path, const char *architecture, tl_error *error) {
+    char known[256] = "", quoted[96];
+    for (size_t i = 0, n = 0; i < sizeof architectures / sizeof architectures[0]; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", architectures[i].architecture);
+    (void)g;
+    return tl_fail(
+        error, TL_ERR_UNSUPPORTED,
+        "%s: general.architecture is %s; from GGUF metadata this build plans %s; the model's config.json may "
+        "work",
+        path, tl_quotable(architecture, strlen(architecture), quoted, sizeof quoted), known);
+}
+
+/* "models/Llama-3.2-1B-Q4_K_M.gguf" is Llama-3.2-1B-Q4_K_M. */
+static void name_model(const char *path, tl_model *model) {
+    const char *slash = strrchr(path, '/'), *start = slash ? slash + 1 : path;
+    size_t n = strlen(start);
+    if (n > 5 && strcmp(start + n - 5, ".gguf") == 0)
+        n -= 5;
+    tl_quotable(start, n, model->name, sizeof model->name);
+}
+
+tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_error *error) {
+    char quoted[256], full[KEY];
+    const tl_gguf_pair *p = tl_gguf_pair_find(g, "general.architecture");
+    const char *architecture = p ? p->text : NULL;
+    size_t which = 0, count = sizeof architectures / sizeof architectures[0], at = 0;
+    tl_quotable(path, strlen(path), quoted, sizeof quoted);
+    if (!architecture)
+        return tl_fail(error, TL_ERR_FORMAT, "%s: has no general.architecture, so its family is unknown", quoted);
+    while (which < count && strcmp(architectures[which].architecture, architecture) != 0)
+        which++;
+    if (which == count)
+        return refuse(g, quoted, architecture, error);
+    p = scalar(g, architecture, "expert_count", full);
+    bool mixture = p && p->integer && p->type != TL_GGUF_ARRAY && p->integer[0] > 0;
+    if (mixture && strcmp(architecture, "llama") != 0)
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s: %s is %lld; mixtures of %s are read from their config.json",
+                       quoted, full, (long long)p->integer[0], architecture);
+    char *text = malloc(TEXT);
+    if (!text)
+        return tl_fail(error, TL_ERR_MEMORY, "%s: no memory for its description", quoted);
+    at = (size_t)snprintf(text, TEXT, "{%s \"model_type\": \"%s\", \"vocab_size\": %lld, \"tie_word_embeddings\": %s",
+                          architectures[which].fixed, mixture ? "mixtral" : architectures[which].model_type,
+                          (long long)vocabulary(g, architecture),
+                          tl_gguf_tensor_find(g, "output.weight") ? "false" : "true");
+    tl_status status = put_keys(g, quoted, architecture, architectures[which].keys, text, &at, error);
+    if (status == TL_OK && mixture) {
+        const tl_gguf_pair *used = scalar(g, architecture, "expert_used_count", full);
+        at += (size_t)snprintf(text + at, TEXT - at, ", \"num_local_experts\": %lld", (long long)p->integer[0]);
+        if (used && used->integer && used->type != TL_GGUF_ARRAY)
+            at +=
+                (size_t)snprintf(text + at, TEXT - at, ", \"num_experts_per_tok\": %lld", (long long)used->integer[0]);
+    }
+    if (status == TL_OK) {
+        at += (size_t)snprintf(text + at, TEXT - at, "}");
+        status = tl_config_parse(text, at, path, model, error);
+    }
+    free(text);
+    if (status != TL_OK)
+        return status;
+    name_model(path, model);
+    note(model, "read from GGUF metadata, each key under the name that config.json has for it");
+    if (!tl_gguf_pair_find(g, "tokenizer.ggml.tokens") && !scalar(g, architecture, "vocab_size", full))
+        note(model, "no vocabulary in the metadata");
+    if (tl_gguf_tensor_find(g, "rope_freqs.weight") && model->not_computed[0] == '\0')
+        snprintf(model->not_computed, sizeof model->not_computed, "angles scaled by a tensor (rope_freqs.weight)");
+    return TL_OK;
+}
