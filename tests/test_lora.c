@@ -326,20 +326,25 @@ static double largest_difference(const double *a, const double *b, int64_t n) {
 /* B = 0 computes what the base does; adapters change that; folded in, the logits stay. */
 static void test_merge(void **state) {
     (void)state;
-    for (int kind = 0; kind < 4; kind++) {
+    for (int kind = 0; kind < 16; kind++) {
         bool llama = kind & 1;
         tl_dtype dtype = kind & 2 ? TL_F64 : TL_F32;
+        tl_lora_options o = {.rank = 2, .targets = llama ? "q_proj,down_proj" : "all-linear"};
+        o.base = (tl_lora_base)(kind >> 2);
         tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
         tl_net *net = net_of(ctx, llama, dtype);
         const tl_parameter *list;
         int64_t n;
         int plain = tl_net_parameters(net, &list);
         double *base = logits_of(ctx, net, &n);
-        assert_int_equal(tl_net_use_lora(net, &(tl_lora_options){.rank = 2, .targets = "all-linear"}), TL_OK);
+        assert_int_equal(tl_net_use_lora(net, &o), TL_OK);
         assert_int_equal(tl_net_parameters(net, &list), plain + 2 * tl_net_lora_layers(net));
-        assert_int_equal(tl_net_lora_layers(net), llama ? 14 : 8);
+        assert_int_equal(tl_net_lora_layers(net), llama ? 4 : 8);
         double *start = logits_of(ctx, net, &n);
-        assert_memory_equal(base, start, (size_t)n * sizeof *base);
+        if (o.base == TL_LORA_PLAIN)
+            assert_memory_equal(base, start, (size_t)n * sizeof *base);
+        else /* coarser, and the same model */
+            assert_true(largest_difference(base, start, n) > 1e-6 && largest_difference(base, start, n) < 0.1);
         disturb(net);
         double *adapted = logits_of(ctx, net, &n);
         assert_true(largest_difference(base, adapted, n) > 1e-2);
@@ -347,11 +352,13 @@ static void test_merge(void **state) {
         assert_null(tl_net_lora(net));
         assert_int_equal(tl_net_parameters(net, &list), plain);
         double *merged = logits_of(ctx, net, &n), off = largest_difference(merged, adapted, n);
-        if (!(off <= (dtype == TL_F64 ? 1e-13 : 1e-5)))
+        /* int8's scale is f32's, and its product is rounded where it is written out */
+        if (!(off <= (dtype == TL_F64 ? o.base == TL_LORA_INT8 ? 1e-6 : 1e-13 : 1e-5)))
             fail_msg("merged logits are %.3g away", off);
         for (int i = 0; i < plain; i++) {
             assert_true(tl_tensor_needs_grad(list[i].tensor));
-            assert_false(list[i].frozen || list[i].adapter);
+            assert_false(list[i].frozen || list[i].adapter || list[i].full);
+            assert_int_equal(tl_tensor_dtype(list[i].tensor), dtype);
         }
         assert_int_equal(tl_net_merge_lora(net), TL_ERR_STATE);
         free(base);
@@ -361,13 +368,6 @@ static void test_merge(void **state) {
         tl_net_free(net);
         tl_ctx_free(ctx);
     }
-    tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
-    tl_net *net = net_of(ctx, true, TL_F32);
-    assert_int_equal(tl_net_use_lora(net, &(tl_lora_options){.rank = 2, .base = TL_LORA_NF4}), TL_OK);
-    assert_int_equal(tl_net_merge_lora(net), TL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(tl_ctx_error(ctx)->message, "over a base of nf4"));
-    tl_net_free(net);
-    tl_ctx_free(ctx);
 }
 
 /* Names as in peft's files, shapes, counts, starts; and the defaults of targets and alpha. */

@@ -55,9 +55,9 @@ tl_status tl_net_use_lora(tl_net *net, const tl_lora_options *options) TL_MUST_C
 const tl_lora_options *tl_net_lora(const tl_net *net);
 int tl_net_lora_layers(const tl_net *net); /* linear layers with adapters */
 
-/* W + alpha/rank·B·A into the plain base weights, computed in f32 (f64 for f64) and rounded once; the adapters are let go, and
- * the net is a plain one whose parameters can all be trained. Free an optimizer over it before. A quantised base cannot take
- * the sum and is TL_ERR_UNSUPPORTED. */
+/* W + alpha/rank·B·A in place of the base weights, computed in f32 (f64 for f64) and rounded once to the net's format; a
+ * quantised base is written out for it, which takes the net's full size from then on. The adapters are let go, and the net is a
+ * plain one whose parameters can all be trained. Free an optimizer over it before. */
 tl_status tl_net_merge_lora(tl_net *net) TL_MUST_CHECK;
 
 /* Tensor k that parameter `index` is kept with beside its own: the scales of a quantised weight. *suffix (may be NULL) names it:

@@ -75,7 +75,10 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
-    int64_t trainable; /* of parameters.unique: all, or the adapters */
+    int64_t trainable;      /* of parameters.unique: all, or the adapters */
+    int64_t adapted_layers; /* linear layers with adapters; 0: none, and the next two are not set */
+    double lora_alpha;
+    char lora_targets[TL_LORA_TARGETS]; /* as meant: "q_proj,v_proj" */
     /* matmul FLOPs of one device's step, times devices where it says per step. Model FLOPs: nothing is counted twice that is
      * computed again for backward; hardware FLOPs are all that is executed. */
     tl_u128 forward_per_token, forward_per_token_causal, per_token, per_token_causal; /* rounded down */

@@ -22,14 +22,19 @@ typedef struct loading {
     tl_weights_report *report;
     char *buffer, *converted;
     int64_t buffer_bytes;
+    bool checkpoint; /* of a plain run: "model.NAME", nothing transposed, states beside it */
     tl_error *error;
 } loading;
+
+static bool is_turned(const loading *l, const char *name) {
+    return !l->checkpoint && tl_weights_is_transposed(l->model, name);
+}
 
 /* ---- names ---- */
 
 static const char *with_prefix(const loading *l, const char *name, char whole[TL_WEIGHTS_NAME]) {
     /* The head stands beside the transformer, not in it. */
-    bool head = strncmp(name, "lm_head.", 8) == 0;
+    bool head = strncmp(name, "lm_head.", 8) == 0 && !l->checkpoint;
     snprintf(whole, TL_WEIGHTS_NAME, "%s%s", head ? "" : l->report->prefix, name);
     return whole;
 }
@@ -125,7 +130,7 @@ static tl_status check_unknown(loading *l) {
 
 static tl_status check_tensor(const loading *l, const tl_safetensors_tensor *t, const tl_parameter *p) {
     const tl_shape *s = p->full ? p->full : tl_tensor_shape(p->tensor);
-    bool turned = tl_weights_is_transposed(l->model, p->name);
+    bool turned = is_turned(l, p->name);
     bool same = t->ndim == s->ndim;
     char have[160] = "[", want[160] = "[", name[128];
     for (int64_t i = 0; i < t->ndim && i < TL_MAX_NDIM; i++)
@@ -165,7 +170,7 @@ static tl_status make_room(loading *l, int64_t row_bytes, int64_t *rows) {
 static tl_status read_converted(loading *l, const tl_safetensors *file, const tl_safetensors_tensor *t,
                                 const tl_parameter *p) {
     tl_dtype to = tl_tensor_dtype(p->tensor);
-    bool turned = tl_weights_is_transposed(l->model, p->name);
+    bool turned = is_turned(l, p->name);
     int64_t columns = turned ? t->dim[1] : 1, all = turned ? t->dim[0] : t->count, rows = 0;
     int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(to);
     int64_t widest = columns * (from_bytes > to_bytes ? from_bytes : to_bytes);
@@ -195,7 +200,7 @@ static tl_status read_one(loading *l, const tl_parameter *p) {
     const tl_safetensors *file;
     const tl_safetensors_tensor *t = tl_weights_source_find(&l->source, with_prefix(l, p->name, whole), &file);
     tl_dtype dtype = tl_tensor_dtype(p->tensor);
-    bool turned = tl_weights_is_transposed(l->model, p->name);
+    bool turned = is_turned(l, p->name);
     tl_status status;
     if (t->dtype == dtype && !turned)
         status = tl_safetensors_read(file, t, 0, tl_tensor_data(p->tensor), t->bytes, l->error);
@@ -275,9 +280,12 @@ static void note_formats(const loading *l) {
 
 static tl_status load(loading *l) {
     tl_status status = TL_OK;
-    find_prefix(l);
+    if (l->checkpoint)
+        snprintf(l->report->prefix, sizeof l->report->prefix, "model.");
+    else
+        find_prefix(l);
     status = check_missing(l);
-    if (status == TL_OK)
+    if (status == TL_OK && !l->checkpoint)
         status = check_unknown(l);
     for (int i = 0; i < l->count && status == TL_OK; i++) {
         const tl_safetensors *file;
@@ -286,7 +294,7 @@ static tl_status load(loading *l) {
             check_tensor(l, tl_weights_source_find(&l->source, with_prefix(l, l->parameters[i].name, whole), &file),
                          &l->parameters[i]);
     }
-    if (status == TL_OK)
+    if (status == TL_OK && !l->checkpoint)
         status = check_tied(l);
     for (int i = 0; i < l->count && status == TL_OK; i++)
         status = l->parameters[i].full ? read_quantized(l, i) : read_one(l, &l->parameters[i]);
@@ -328,6 +336,20 @@ static tl_status load_checkpoint(const char *path, tl_net *net, tl_weights_repor
     return status;
 }
 
+/* Whether a checkpoint is of a run that trained every parameter, to start adapters from. */
+static tl_status is_plain(const char *file, bool *plain, tl_error *error) {
+    tl_ckpt *c = tl_ckpt_open(file, error);
+    if (!c)
+        return error->status;
+    const tl_safetensors *f = tl_ckpt_file(c);
+    *plain = true;
+    for (int64_t i = 0; i < tl_safetensors_count(f) && *plain; i++)
+        *plain = !strstr(tl_safetensors_at(f, i)->name, ".lora_A.");
+    tl_status status = *plain ? tl_ckpt_verify(c, error) : TL_OK;
+    tl_ckpt_close(c);
+    return status;
+}
+
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) {
     tl_weights_report own_report = {0};
     tl_error own = {TL_OK, ""};
@@ -343,9 +365,12 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     if (l.model->family != TL_FAMILY_GPT2 && l.model->family != TL_FAMILY_LLAMA)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no published weights; gpt2 and llama have",
                        tl_family_name(l.model->family));
-    if (is_checkpoint(path, file))
+    bool ours = is_checkpoint(path, file);
+    tl_status status = ours && tl_net_lora(net) ? is_plain(file, &l.checkpoint, &own) : TL_OK;
+    if (status == TL_OK && ours && !l.checkpoint)
         return load_checkpoint(file, net, l.report, error);
-    tl_status status = tl_weights_source_open(&l.source, path, l.report, &own);
+    if (status == TL_OK)
+        status = tl_weights_source_open(&l.source, ours ? file : path, l.report, &own);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", own.message);
     tl_phase before = tl_phase_get(ctx);

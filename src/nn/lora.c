@@ -289,12 +289,17 @@ tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bia
 
 static bool merge_one(tl_net *net, tl_lora_slot *slot) {
     const tl_lora_options *o = &net->lora->options;
-    tl_tensor *w = slot->weight;
-    tl_dtype wide = w->dtype == TL_F64 ? TL_F64 : TL_F32;
+    tl_dtype wide = net->dtype == TL_F64 ? TL_F64 : TL_F32;
+    if (slot->kind == TL_LORA_PLAIN && !slot->b)
+        return true;
     tl_scope_begin(net->ctx);
-    tl_tensor *delta = tl_matmul(tl_cast(slot->b, wide), tl_cast(slot->a, wide));
-    tl_tensor *sum = tl_add(tl_cast(w, wide), tl_scale(delta, o->alpha / (double)o->rank, 0));
-    bool ok = tl_write_slice(w, tl_cast(sum, w->dtype), 0, 0) != NULL;
+    tl_tensor *w = tl_lora_full(net, slot, wide);
+    if (slot->b) {
+        tl_tensor *delta = tl_matmul(tl_cast(slot->b, wide), tl_cast(slot->a, wide));
+        w = tl_add(w, tl_scale(delta, o->alpha / (double)o->rank, 0));
+    }
+    bool ok = slot->kind == TL_LORA_PLAIN ? w && tl_write_slice(slot->weight, tl_cast(w, net->dtype), 0, 0)
+                                          : tl_lora_unpack(net, slot, w);
     tl_scope_end(net->ctx);
     return ok;
 }
@@ -322,15 +327,10 @@ tl_status tl_net_merge_lora(tl_net *net) {
         return ctx->error.status;
     if (!net->lora)
         return tl_ctx_fail(ctx, TL_ERR_STATE, "%s has no adapters to merge", net->model.name);
-    if (net->lora->options.base != TL_LORA_PLAIN)
-        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
-                           "adapters over a base of %s: the sum has no such form without rounding it away; a plain "
-                           "base would work",
-                           tl_lora_base_name(net->lora->options.base));
     bool recording = ctx->recording, ok = true;
     ctx->recording = false;
     for (int i = 0; i < net->lora->count && ok; i++)
-        ok = !net->lora->slots[i]->b || merge_one(net, net->lora->slots[i]);
+        ok = merge_one(net, net->lora->slots[i]);
     ctx->recording = recording;
     if (ok)
         drop_adapters(net);

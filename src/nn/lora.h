@@ -28,6 +28,10 @@ struct tl_lora {
 tl_lora_slot *tl_lora_slot_of(tl_net *net, const tl_tensor *weight, bool make);
 /* Right after parameter `index`, a linear layer's weight, was made: quantises it where the net's options say so. */
 bool tl_lora_settle(tl_net *net, int index);
+/* The weight of a slot in full, as `dtype`, in the current scope; of a plain one itself, cast. */
+tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype);
+/* The parameter holds `full` from now on, in the net's format, and its scales are let go. */
+bool tl_lora_unpack(tl_net *net, tl_lora_slot *slot, tl_tensor *full);
 /* x times the weight of a slot. */
 tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *x, tl_tensor *bias, const char *site);
 void tl_net_lora_free(tl_net *net);

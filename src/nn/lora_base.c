@@ -141,6 +141,37 @@ tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *
     return tl_linear_nf4_(x, &w, slot->shape.dim[0], bias, site);
 }
 
+tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype) {
+    (void)net;
+    tl_quantize_options rows = {.axis = 0};
+    if (slot->kind == TL_LORA_PLAIN)
+        return tl_cast(slot->weight, dtype);
+    if (slot->kind == TL_LORA_INT8)
+        return tl_cast(tl_dequantize(slot->weight, slot->scale[0], NULL, &rows), dtype);
+    tl_nf4 w = {slot->weight, slot->scale[0], slot->scale[1], slot->scale[2]};
+    return tl_dequantize_nf4(&w, slot->shape, dtype);
+}
+
+bool tl_lora_unpack(tl_net *net, tl_lora_slot *slot, tl_tensor *full) {
+    tl_place before = net->ctx->place;
+    net->ctx->place.region = slot->weight->storage->region;
+    net->ctx->place.module = slot->weight->storage->module;
+    tl_tensor *t = tl_keep(tl_empty(net->ctx, net->dtype, slot->shape, TL_PARAM));
+    bool ok = t && full && tl_write_slice(t, tl_cast(full, net->dtype), 0, 0);
+    net->ctx->place = before;
+    if (ok) {
+        exchange(slot->weight, t);
+        net->parameters[slot->parameter].full = NULL;
+        slot->kind = TL_LORA_PLAIN;
+        for (int k = 0; k < 3; k++) {
+            tl_free(slot->scale[k]);
+            slot->scale[k] = NULL;
+        }
+    }
+    tl_free(t);
+    return ok;
+}
+
 void tl_net_lora_free(tl_net *net) {
     struct tl_lora *l = net->lora;
     if (!l)

@@ -315,6 +315,24 @@ static void note_precision(const tl_plan_options *o, tl_plan *p) {
                      "autocast: fp32 parameters, cast anew by each product that uses them");
 }
 
+static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
+    const tl_lora_options *lora = tl_net_lora(tl_trainer_net(run->trainer));
+    if (!lora)
+        return;
+    p->adapted_layers = tl_net_lora_layers(tl_trainer_net(run->trainer));
+    p->lora_alpha = lora->alpha;
+    snprintf(p->lora_targets, sizeof p->lora_targets, "%s", lora->targets);
+    if (!o->lora.targets)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "adapters on %.120s", lora->targets);
+    if (!(o->lora.alpha > 0))
+        tl_plan_note(p->assumptions, &p->n_assumptions, "their alpha %g, twice the rank", lora->alpha);
+    if (lora->base != TL_LORA_PLAIN)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "base %s: the linear layers of the blocks; embeddings, norms, biases, the head and fused experts "
+                     "stay as they are",
+                     tl_lora_base_name(lora->base));
+}
+
 static void note_memory(const tl_plan_options *o, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
     if (o->devices.note)
@@ -378,6 +396,7 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
         tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
         p->fits = fits(p);
         note_memory(o, p);
+        note_lora(o, &run, p);
         tl_plan_time(o, &run, p);
     }
     tl_plan_run_free(&run);
