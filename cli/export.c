@@ -60,8 +60,8 @@ static void find_checkpoint(job *j) {
 static void dtype_of(job *j, const tl_safetensors *file, const char *start) {
     for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
         const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
-        if (strncmp(t->name, start, strlen(start)) == 0 && t->dtype != TL_DTYPE_COUNT && tl_dtype_is_float(t->dtype) && t->ndim > 1 &&
-            tl_dtype_bytes(t->dtype) > 1) {
+        if (strncmp(t->name, start, strlen(start)) == 0 && t->dtype != TL_DTYPE_COUNT && tl_dtype_is_float(t->dtype) &&
+            t->ndim > 1 && tl_dtype_bytes(t->dtype) > 1) {
             j->dtype = t->dtype;
             return;
         }
@@ -108,6 +108,9 @@ static tl_status through(job *j) {
     tl_status status = net ? TL_OK : tl_fail(&j->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     if (status == TL_OK)
         status = tl_weights_load(j->checkpoint[0] ? j->checkpoint : j->from, net, &j->report, &j->error);
+    if (status == TL_OK && tl_net_lora(net))
+        tl_note(j->cli, "adapters of rank %lld on %s over a base of %s are folded into its weights",
+                (long long)j->lora.rank, j->targets, tl_lora_base_name(j->lora.base));
     if (status == TL_OK && tl_net_lora(net) && tl_net_merge_lora(net) != TL_OK)
         status = tl_fail(&j->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     if (status == TL_OK)

@@ -20,8 +20,8 @@ typedef struct tl_opened {
     tl_model model;
     tl_dtype dtype; /* of the net: as the weights are stored */
     bool int8;
-    tl_lora_options lora;          /* of a run with adapters: folded into the weights once they are loaded */
-    char targets[TL_LORA_TARGETS]; /* of them */
+    tl_lora_options lora;                    /* of a run with adapters: folded into the weights once they are loaded */
+    char targets[TL_LORA_TARGETS];           /* of them */
     char task[64], tokenizer[TL_INFER_PATH]; /* what run.json says; "" where it does not */
     char val[TL_INFER_PATH], data_dtype[16]; /* the tokens a run was validated on, and their width if stated */
     char tokenizer_hash[32];                 /* of the vocabulary the run was trained with */

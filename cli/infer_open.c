@@ -191,8 +191,8 @@ tl_status tl_opened_load(tl_opened *o, tl_ctx *ctx, tl_net *net, tl_error *error
     if (report.note[0] && o->step < 0)
         tl_note(o->cli, "%s", report.note);
     if (tl_net_lora(net)) {
-        tl_note(o->cli, "adapters of rank %lld on %s over a base of %s are folded into its weights", (long long)o->lora.rank,
-                o->targets, tl_lora_base_name(o->lora.base));
+        tl_note(o->cli, "adapters of rank %lld on %s over a base of %s are folded into its weights",
+                (long long)o->lora.rank, o->targets, tl_lora_base_name(o->lora.base));
         if (tl_net_merge_lora(net) != TL_OK)
             return tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     }

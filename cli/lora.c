@@ -29,8 +29,8 @@ int tl_cli_lora(const tl_cli *cli, const tl_lora_texts *t, tl_lora_options *lora
     tl_error error = {TL_OK, ""};
     *lora = (tl_lora_options){.rank = 0};
     if (is_given(t->rank) && is_given(t->quantized_rank))
-        return tl_usage(cli, "--lora %s and --qlora %s: the second is the first over 4-bit weights; one of them", t->rank,
-                        t->quantized_rank);
+        return tl_usage(cli, "--lora %s and --qlora %s: the second is the first over 4-bit weights; one of them",
+                        t->rank, t->quantized_rank);
     const char *rank = is_given(t->rank) ? t->rank : t->quantized_rank;
     for (size_t i = 0; !is_given(rank) && i < sizeof rest / sizeof rest[0]; i++)
         if (is_given(rest[i].text))
@@ -97,8 +97,7 @@ bool tl_cli_lora_from_note(const char *text, tl_lora_options *lora, char targets
         if (strcmp(base, tl_lora_base_name((tl_lora_base)b)) == 0) {
             snprintf(targets, TL_LORA_TARGETS, "%s", text + at);
             *lora = (tl_lora_options){.rank = rank, .targets = targets, .base = (tl_lora_base)b};
-            return tl_parse_number(alpha, 0, 1e30, &lora->alpha, NULL) == TL_OK &&
-                   tl_lora_check(lora, NULL) == TL_OK;
+            return tl_parse_number(alpha, 0, 1e30, &lora->alpha, NULL) == TL_OK && tl_lora_check(lora, NULL) == TL_OK;
         }
     return false;
 }

@@ -9,7 +9,16 @@
 
 #include "verb.h"
 
-typedef enum tl_kind { KIND_DEVICES, KIND_SIZE, KIND_COUNT, KIND_RATE, KIND_REAL, KIND_CHOICE, KIND_TEXT, KIND_FLAG } tl_kind;
+typedef enum tl_kind {
+    KIND_DEVICES,
+    KIND_SIZE,
+    KIND_COUNT,
+    KIND_RATE,
+    KIND_REAL,
+    KIND_CHOICE,
+    KIND_TEXT,
+    KIND_FLAG
+} tl_kind;
 
 static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};
 static const char *const optimizers[] = {"adamw",   "adam",      "sgd",  "momentum", "adagrad",

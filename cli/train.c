@@ -486,8 +486,8 @@ static int read_model(tl_train *t) {
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)t->plan.seq, t->model.name,
                         (long long)t->model.context);
     t->plan.model = t->model;
-    if (t->texts[TL_SET_SEED_DROPOUT][0] &&
-        !(t->plan.lora.dropout > 0 || t->model.dropout_embedding > 0 || t->model.dropout_attention > 0 || t->model.dropout_residual > 0))
+    if (t->texts[TL_SET_SEED_DROPOUT][0] && !(t->plan.lora.dropout > 0 || t->model.dropout_embedding > 0 ||
+                                              t->model.dropout_attention > 0 || t->model.dropout_residual > 0))
         tl_note(cli, "--seed-dropout changes nothing: %s has no dropout", t->model.name);
     const int status = check_init(t);
     if (status != TL_EXIT_OK)
@@ -604,8 +604,8 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) |
-             TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) |
+             TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

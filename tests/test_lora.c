@@ -200,8 +200,8 @@ static void end(world *w) {
 
 static bool same_tensor(const tl_tensor *a, const tl_tensor *b) {
     int64_t bytes = tl_tensor_storage_bytes(a);
-    return bytes == tl_tensor_storage_bytes(b) && memcmp(tl_tensor_storage_data(a), tl_tensor_storage_data(b),
-                                                         (size_t)bytes) == 0;
+    return bytes == tl_tensor_storage_bytes(b) &&
+           memcmp(tl_tensor_storage_data(a), tl_tensor_storage_data(b), (size_t)bytes) == 0;
 }
 
 /* What a net holds, frozen or not, is the same to the bit as another's: `frozen` of those alone, and then the rest is not. */
@@ -259,7 +259,8 @@ static void test_resume(void **state) {
         tl_error error = {0};
         double loss = steps(&whole, 8);
         steps(&first, 4);
-        tl_ckpt_contents from = {first.ctx, tl_trainer_net(first.trainer), tl_trainer_optimizer(first.trainer), NULL, 0};
+        tl_ckpt_contents from = {first.ctx, tl_trainer_net(first.trainer), tl_trainer_optimizer(first.trainer), NULL,
+                                 0};
         tl_ckpt_contents to = {second.ctx, tl_trainer_net(second.trainer), tl_trainer_optimizer(second.trainer), NULL,
                                0};
         if (tl_ckpt_save(path, &from, &s, &error) != TL_OK || tl_ckpt_load(path, &to, &s, &error) != TL_OK)
@@ -427,8 +428,12 @@ static void test_refusals(void **state) {
         bool cruncher;
         const char *says;
     } cases[] = {
-        {{.rank = 2, .targets = "q_proj,w_proj"}, false, "adapters for \"w_proj\": small llama has no linear layer of that name"},
-        {{.rank = 2, .targets = "nothing"}, false, "there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
+        {{.rank = 2, .targets = "q_proj,w_proj"},
+         false,
+         "adapters for \"w_proj\": small llama has no linear layer of that name"},
+        {{.rank = 2, .targets = "nothing"},
+         false,
+         "there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
         {{.rank = 2, .targets = "lm_head"}, false, "\"lm_head\""},
         {{.rank = 2, .targets = "embed_tokens"}, false, "\"embed_tokens\""},
         {{.rank = 2, .targets = "q_proj,"}, false, "adapters for \"\""},

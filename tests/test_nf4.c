@@ -43,8 +43,8 @@ static void test_numpy(void **state) {
         same("scales", w.scales, nf4_small_scales, 12);
         assert_null(w.outer);
         same("back", tl_dequantize_nf4(&w, TL_SHAPE(ctx, tl_dim_of(167)), TL_F32), nf4_small_back, 167 * 4);
-        tl_tensor *edge = tl_from_data(ctx, TL_F32, TL_SHAPE(ctx, tl_dim_of(COUNT(nf4_edge))), TL_PARAM, nf4_edge,
-                                       COUNT(nf4_edge));
+        tl_tensor *edge =
+            tl_from_data(ctx, TL_F32, TL_SHAPE(ctx, tl_dim_of(COUNT(nf4_edge))), TL_PARAM, nf4_edge, COUNT(nf4_edge));
         assert_true(COUNT(nf4_edge) > 16); /* all levels, and ties */
         assert_int_equal(tl_quantize_nf4(edge, false, &w), TL_OK);
         same("levels and ties", w.packed, nf4_edge_packed, COUNT(nf4_edge_packed));
@@ -232,8 +232,8 @@ static void test_layers(void **state) {
                         most = fmax(most, fabs(a[i]));
                     for (int64_t i = 0; i < tl_tensor_count(pairs[p][0]); i++)
                         if (!(fabs(a[i] - b[i]) <= (k == INT8 ? loose[f] * most : 0)))
-                            fail_msg("format %d, kind %d, result %d, element %lld: %.9g, written out %.9g", f, (int)k, p,
-                                     (long long)i, b[i], a[i]);
+                            fail_msg("format %d, kind %d, result %d, element %lld: %.9g, written out %.9g", f, (int)k,
+                                     p, (long long)i, b[i], a[i]);
                 }
                 tl_tape_clear(ctx);
             }
@@ -320,9 +320,9 @@ static void test_bytes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numpy),  cmocka_unit_test(test_twice), cmocka_unit_test(test_edges),
+        cmocka_unit_test(test_numpy),    cmocka_unit_test(test_twice),  cmocka_unit_test(test_edges),
         cmocka_unit_test(test_refusals), cmocka_unit_test(test_layers), cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_peak),   cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_peak),     cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

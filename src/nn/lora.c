@@ -21,8 +21,8 @@ tl_status tl_lora_check(const tl_lora_options *o, tl_error *error) {
         return tl_fail(error, TL_ERR_ARGUMENT, "an alpha of %g; a number above 0 would work, or 0 for twice the rank",
                        o->alpha);
     if (!(o->dropout >= 0) || o->dropout >= 1)
-        return tl_fail(error, TL_ERR_ARGUMENT, "dropout of the adapters' input with p %g; 0 or more, below 1, would work",
-                       o->dropout);
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "dropout of the adapters' input with p %g; 0 or more, below 1, would work", o->dropout);
     if ((unsigned)o->base > TL_LORA_NF4_TWICE)
         return tl_fail(error, TL_ERR_ARGUMENT, "there is no kind %d of base; plain, int8, nf4 and nf4-dq are",
                        (int)o->base);
@@ -234,8 +234,8 @@ tl_status tl_net_use_lora(tl_net *net, const tl_lora_options *options) {
         return tl_ctx_fail(ctx, TL_ERR_STATE, "%s %s already", net->model.name,
                            net->lora ? "has adapters" : "has int8 weights, and adapters choose their own base:");
     if (net->fp8_count && options->base != TL_LORA_PLAIN)
-        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
-                           "float8 layers over a base of %s; a plain base would work", tl_lora_base_name(options->base));
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "float8 layers over a base of %s; a plain base would work",
+                           tl_lora_base_name(options->base));
     tl_phase before = tl_phase_get(ctx);
     bool recording = ctx->recording, ok = tl_lora_begin(net, options);
     ctx->recording = false;

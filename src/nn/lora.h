@@ -7,12 +7,12 @@
 
 /* A linear layer that is quantised, has adapters, or both. */
 typedef struct tl_lora_slot {
-    tl_tensor *weight;     /* the parameter's handle: it stays the same, what it holds becomes packed */
-    int parameter;         /* its place in the net's list */
-    tl_lora_base kind;     /* TL_LORA_PLAIN: not quantised */
-    tl_shape shape;        /* [out, in] */
-    tl_tensor *scale[3];   /* int8: scale; nf4: absmax; twice: codes, outer, mean. Kept */
-    tl_tensor *a, *b;      /* NULL: no target. The net's parameters */
+    tl_tensor *weight;   /* the parameter's handle: it stays the same, what it holds becomes packed */
+    int parameter;       /* its place in the net's list */
+    tl_lora_base kind;   /* TL_LORA_PLAIN: not quantised */
+    tl_shape shape;      /* [out, in] */
+    tl_tensor *scale[3]; /* int8: scale; nf4: absmax; twice: codes, outer, mean. Kept */
+    tl_tensor *a, *b;    /* NULL: no target. The net's parameters */
 } tl_lora_slot;
 
 struct tl_lora {

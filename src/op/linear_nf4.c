@@ -57,8 +57,8 @@ static void linear_nf4_cost(const tl_sig *sig, tl_cost *cost) {
     cost->written = tl_amount_add(ctx, tl_amount_shape(ctx, size, &sig->out[0].shape), TL_AMOUNT(ctx, size, o, i));
     cost->read = TL_AMOUNT(ctx, size, o, i);
     for (int k = 0; k < sig->n_in; k++)
-        cost->read = tl_amount_add(ctx, cost->read,
-                                   tl_amount_shape(ctx, tl_dtype_bytes(sig->in[k]->dtype), &sig->in[k]->shape));
+        cost->read =
+            tl_amount_add(ctx, cost->read, tl_amount_shape(ctx, tl_dtype_bytes(sig->in[k]->dtype), &sig->in[k]->shape));
     cost->read_set = cost->written_set = true;
     tl_linear_sizes(sig, o.size, i.size, cost);
 }

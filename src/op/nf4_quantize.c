@@ -42,9 +42,10 @@ static tl_status nf4_quantize_forward(const tl_sig *sig, tl_args *args) {
     args->kernels->nf4_quantize(&args->call);
     if (!args->call.fault)
         return TL_OK;
-    return tl_ctx_fail(sig->ctx, TL_ERR_ARGUMENT,
-                       "%s (%s): value %lld is NaN, infinite or beyond f32 and has no NF4 form; finite values would work",
-                       sig->op->name, sig->site, (long long)args->call.fault - 1);
+    return tl_ctx_fail(
+        sig->ctx, TL_ERR_ARGUMENT,
+        "%s (%s): value %lld is NaN, infinite or beyond f32 and has no NF4 form; finite values would work",
+        sig->op->name, sig->site, (long long)args->call.fault - 1);
 }
 
 static void nf4_quantize_sample(uint64_t seed, tl_case *c) {

@@ -179,7 +179,8 @@ static void dequantize_run(void *argument, int64_t task, int thread) {
 
 void TL_K(nf4_dequantize)(tl_kcall *call) {
     const tl_array *out = &call->out[0];
-    dequantize_task t = {.packed = (const uint8_t *)call->in[0].data, .out = out->data, .dtype = out->dtype, .total = 1};
+    dequantize_task t = {
+        .packed = (const uint8_t *)call->in[0].data, .out = out->data, .dtype = out->dtype, .total = 1};
     if (call->n_in == 2)
         t.scale = (const float *)(const void *)call->in[1].data;
     for (int d = 0; d < out->ndim; d++)
