@@ -10,6 +10,7 @@
 #include "instrument.h"
 #include "small_models.h"
 #include "tally/ckpt.h"
+#include "tally/explain.h"
 #include "tally/init.h"
 #include "tally/plan.h"
 #include "tally/weights.h"
@@ -549,11 +550,72 @@ static void test_saved(void **state) {
     }
 }
 
+/* Parameters, a step's FLOPs and its peak as formulas, in the symbol r among others: each is checked against the ledger where it
+ * is made. Without the first layer's inputs, which nothing wants a gradient of, the layers are not all alike. */
+static void test_formulas(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 8; kind++) {
+        tl_plan_options o = {.micro_batch = 2, .seq = 16, .precision = TL_PRECISION_BF16_MIXED};
+        o.model = kind & 1 ? small_llama() : small_gpt2();
+        o.devices.count = 1;
+        o.optimizer = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+        o.lora = (tl_lora_options){.rank = 5, .targets = "all-linear", .base = (tl_lora_base)(kind >> 1)};
+        tl_plan_run run;
+        tl_error error = {0};
+        tl_explain_sum sum;
+        if (tl_plan_run_make(&o, true, &run, &error) != TL_OK)
+            fail_msg("%s", error.message);
+        if (tl_explain_params(&run, &sum, &error) != TL_OK)
+            fail_msg("%s", error.message);
+        tl_parameter_count count;
+        tl_net_count(tl_trainer_net(run.trainer), &count);
+        assert_true(sum.value == (tl_u128)count.unique);
+        tl_explain_free(&sum);
+        if (tl_explain_flops(&run, TL_PHASE_ALL, TL_EXPLAIN_MATMUL, &sum, &error) != TL_OK)
+            fail_msg("%s", error.message);
+        tl_explain_free(&sum);
+        if (tl_explain_memory(&run, TL_PHASE_ALL, &sum, &error) != TL_OK)
+            fail_msg("base %d: %s", kind >> 1, error.message);
+        tl_peak peak;
+        tl_ledger_peak(run.ctx, &peak);
+        assert_true(sum.value == (tl_u128)peak.bytes);
+        tl_explain_free(&sum);
+        tl_plan_run_free(&run);
+    }
+}
+
+/* Each allocation of making, changing and merging a net fails in turn: an error, and nothing is left behind. */
+static void test_no_memory(void **state) {
+    (void)state;
+    tl_model m = small_gpt2();
+    m.layers = 1;
+    for (int base = 0; base < 4; base++)
+        for (int64_t fails = 0, done = 0; !done; fails += fails < 40 ? 1 : 7) {
+            instrument *in = instrument_new(NULL);
+            tl_allocator allocator = instrument_allocator(in);
+            tl_ctx_options options = {.kernels = tl_kernels_portable(), .allocator = &allocator};
+            tl_error error = {0};
+            tl_lora_options o = {.rank = 2, .targets = "all-linear", .base = (tl_lora_base)base};
+            tl_ctx *ctx = tl_ctx_new(&options, &error);
+            assert_non_null(ctx);
+            instrument_fail_after(in, fails);
+            tl_net *net = tl_net_new_lora(ctx, &m, TL_F32, NULL, &o);
+            if (net && tl_net_merge_lora(net) == TL_OK)
+                done = tl_net_use_lora(net, &o) == TL_OK;
+            assert_true(done || tl_ctx_status(ctx) == TL_ERR_MEMORY);
+            instrument_fail_after(in, -1);
+            tl_net_free(net);
+            tl_ctx_free(ctx);
+            assert_int_equal(instrument_free(in), 0);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pytorch), cmocka_unit_test(test_frozen),     cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_merge),   cmocka_unit_test(test_names),      cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_saved),   cmocka_unit_test(test_three_ways),
+        cmocka_unit_test(test_pytorch),   cmocka_unit_test(test_frozen),     cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_merge),     cmocka_unit_test(test_names),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_saved),     cmocka_unit_test(test_three_ways), cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
