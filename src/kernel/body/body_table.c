@@ -162,4 +162,11 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(nf4_quantize),
     KERNEL(nf4_scales),
     KERNEL(nf4_dequantize),
+    KERNEL(route_choose),
+    KERNEL(moe_sort),
+    KERNEL(moe_capacity),
+    KERNEL(moe_load),
+    KERNEL(moe_permute),
+    KERNEL(moe_combine),
+    KERNEL(moe_combine_backward),
 };
