@@ -23,7 +23,7 @@ struct instrument {
     bool failed;
     tl_kernels kernels;
     void (*real_product)(const tl_product *product);
-    tl_kernel *real_linear_int8;
+    tl_kernel *real_linear_int8, *real_flash, *real_flash_backward;
 };
 
 /* The kernel's signature has no room for a user pointer. */
@@ -167,6 +167,19 @@ static void counting_linear_int8(tl_kcall *call) {
     counting->real_linear_int8(call);
 }
 
+/* Its products are its own: it adds up m, n, k of each where it makes it. */
+static void counting_flash(tl_kcall *call) {
+    counting->real_flash(call);
+    counting->m.matmul += (tl_u128)call->product_flops;
+    counting->m.products++;
+}
+
+static void counting_flash_backward(tl_kcall *call) {
+    counting->real_flash_backward(call);
+    counting->m.matmul += (tl_u128)call->product_flops;
+    counting->m.products++;
+}
+
 const tl_kernels *instrument_kernels(instrument *i, const tl_kernels *real) {
     counting = i;
     i->kernels = *real;
@@ -174,6 +187,10 @@ const tl_kernels *instrument_kernels(instrument *i, const tl_kernels *real) {
     i->kernels.product = counting_product;
     i->real_linear_int8 = real->linear_int8;
     i->kernels.linear_int8 = counting_linear_int8;
+    i->real_flash = real->flash_attention;
+    i->kernels.flash_attention = counting_flash;
+    i->real_flash_backward = real->flash_attention_backward;
+    i->kernels.flash_attention_backward = counting_flash_backward;
     return &i->kernels;
 }
 

@@ -42,7 +42,8 @@ typedef enum traffic {
     X(scatter_trace, TRACES) X(scatter_reverse, REVERSES) X(sort, PLAIN) X(pad, PLAIN) X(pad_backward, PLAIN) \
     X(log_softmax, PLAIN) X(log_softmax_backward, PLAIN) X(nll_loss, PICKS_TARGETS) \
     X(nll_loss_backward, PICKS_TARGETS_BACKWARD) X(masked_softmax, PLAIN) X(masked_scores, PLAIN) \
-    X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
+    X(flash_attention, PLAIN) X(flash_attention_backward, PLAIN) \
+    X(multiply_add, PLAIN) X(swiglu, PLAIN) X(swiglu_backward, PLAIN) X(quantize, PLAIN) X(dequantize, PLAIN) X(linear_int8, PLAIN) \
     X(abs, PLAIN) X(sign, PLAIN) X(floor, PLAIN) X(ceil, PLAIN) X(round, PLAIN) X(reciprocal, PLAIN) \
     X(sigmoid, PLAIN) X(softplus, PLAIN) X(softsign, PLAIN) X(hard_swish, PLAIN) X(mish, PLAIN) X(erf, PLAIN) \
     X(sin, PLAIN) X(cos, PLAIN) X(elu, PLAIN) X(leaky_relu, PLAIN) X(swish, PLAIN) X(abs_backward, PLAIN) \
@@ -198,19 +199,21 @@ typedef struct formula {
 static formula norm_formula(entry e, const tl_kcall *call) {
     bool dx = call->out[0].data != NULL, dgain = call->out[1].data != NULL;
     bool dbias = call->n_out > 2 && call->out[2].data != NULL;
+    const tl_norm_attr *attr = call->attr; /* 1 + gain: once a column */
+    int64_t offset = attr->gain_offset != 0 ? call->in[0].size[call->in[0].ndim - 1] : 0;
     switch (e) {
     /* y = (x − μ)·r·gain + bias: μ 1; σ² 3; y 3, bias 1. Row: ÷ D twice, + ε, √, 1 ÷. Ba et al. 2016 */
     case ENTRY_layer_norm:
         return (formula){.element = call->n_in > 2 ? 8 : 7, .row = 5};
     /* y = x·r·gain: x² and Σ 2; y 2. Row: ÷ D, + ε, √, 1 ÷. Zhang and Sennrich 2019 */
     case ENTRY_rms_norm:
-        return (formula){.element = 4, .row = 4};
+        return (formula){.element = 4, .row = 4, .call = offset};
     /* x̂ = (x − μ)·r 2; h = g·gain; dx = r·(h − Σh/D − x̂·Σhx̂/D): 1 + 1 + 2 + 4, two ÷ a row; dgain = Σ g·x̂ 2, dbias 1 */
     case ENTRY_layer_norm_backward:
         return (formula){.element = (dx || dgain ? 2 : 0) + (dx ? 8 : 0) + (dgain ? 2 : 0) + dbias, .row = dx ? 2 : 0};
     /* x̂ = x·r 1; dx = r·(h − x̂·Σhx̂/D): 1 + 1 + 1 + 3, one ÷ a row; dgain 2 */
     default:
-        return (formula){.element = 1 + (dx ? 6 : 0) + (dgain ? 2 : 0), .row = dx};
+        return (formula){.element = 1 + (dx ? 6 : 0) + (dgain ? 2 : 0), .row = dx, .call = dx ? offset : 0};
     }
 }
 
@@ -316,6 +319,20 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_swiglu:
         *f = (formula){.element = 5, .special = 1};
         return true;
+    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
+    case ENTRY_multiply_add:
+        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
+        return true;
+    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
+        f->special = 1;
+        return true;
+    case ENTRY_power_backward_base:
+        *f = (formula){.element = 3, .special = 1};
+        return true;
+    case ENTRY_neg:
+    case ENTRY_sqrt:
+        f->element = 1;
+        return true;
     case ENTRY_swiglu_backward:
         *f = (formula){.element = 11, .special = 1};
         return true;
@@ -331,6 +348,20 @@ static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_softmax:
         *f = (formula){.element = 4, .special = 1};
         return true;
+    /* the same, and + mask where it is added; a sink's −, Σ and e^ a row */
+    case ENTRY_masked_softmax: {
+        const tl_masked_softmax_attr *attr = call->attr;
+        *f = (formula){.element = attr->has_mask && call->in[1].dtype != TL_BOOL ? 5 : 4,
+                       .row = attr->has_sink ? 2 : 0,
+                       .special = 1,
+                       .special_row = attr->has_sink};
+        return true;
+    }
+    case ENTRY_masked_scores: { /* scale, + mask */
+        const tl_masked_softmax_attr *attr = call->attr;
+        f->element = attr->has_mask && call->in[1].dtype != TL_BOOL ? 2 : 1;
+        return true;
+    }
     case ENTRY_softmax_backward:
         f->element = 5;
         return true;
@@ -350,8 +381,7 @@ static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
         *f = (formula){.element = 2, .call = 2};
         return true;
     case ENTRY_rotary:
-        f->element = 3;
-        return true; /* of two: 4 ×, 2 +. The angles: below */
+        return true; /* of two that turn: 4 ×, 2 +; and the angles: below */
     case ENTRY_layer_norm:
     case ENTRY_layer_norm_backward:
     case ENTRY_rms_norm:
@@ -369,6 +399,50 @@ static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
     default:
         return false;
     }
+}
+
+/* Pairs in blocks of 64 rows and 64 keys of which at least one is seen, by trying each pair. */
+static int64_t flash_pairs(const tl_kcall *call) {
+    const tl_flash_attr *o = call->attr;
+    int64_t rows = call->in[0].size[2], keys = call->in[1].size[2], sum = 0;
+    for (int64_t i0 = 0; i0 < rows; i0 += 64)
+        for (int64_t j0 = 0; j0 < keys; j0 += 64) {
+            int64_t i1 = i0 + 64 < rows ? i0 + 64 : rows, j1 = j0 + 64 < keys ? j0 + 64 : keys;
+            bool seen = false;
+            for (int64_t i = i0 + o->offset; !seen && i < i1 + o->offset; i++)
+                for (int64_t j = j0; !seen && j < j1; j++)
+                    seen = (!o->causal || j <= i) && (o->window_before < 0 || j >= i - o->window_before) &&
+                           (!o->chunk || i / o->chunk == j / o->chunk);
+            sum += seen ? (i1 - i0) * (j1 - j0) : 0;
+        }
+    return sum * call->in[0].size[0] * call->in[0].size[1];
+}
+
+/* A pair: x·scale, c·tanh(x/c) 2, + slope·distance 2; − largest, e^, Σ; dropout 1. A row: log, + largest; ÷ Σ for each element of
+ * y; a sink e^(s − largest), +. Backward, a pair: the scores, − log-sum-exp, e^; P·(dP − D)·scale 3, (1 − tanh²)· 3; dropout of
+ * P and of dP. D = Σ y·dy (Dao et al. 2022, eq. 4); a sink's Σ e^(s − lse)·D. Sizes of heads up to 682, where blocks are of 64. */
+static bool count_flash(entry e, const tl_kcall *call) {
+    const tl_flash_attr *o = call->attr;
+    bool backward = e == ENTRY_flash_attention_backward;
+    if (e != ENTRY_flash_attention && !backward)
+        return false;
+    int64_t rows = call->in[0].size[0] * call->in[0].size[1] * call->in[0].size[2], l = call->in[2].size[3];
+    int64_t pair = 1 + (o->softcap != 0 ? 2 : 0) + (o->has_slopes ? 2 : 0);
+    if (!backward) {
+        pair += 2 + (o->dropout.a > 0);
+        now.arithmetic += (tl_u128)(flash_pairs(call) * pair + rows * (l + 1 + (o->has_sinks ? 2 : 0)));
+        now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)) + rows * (1 + o->has_sinks));
+        return true;
+    }
+    bool d = call->out[0].data || call->out[1].data, v = call->out[2].data, s = call->out[3].data;
+    pair += 1 + (d ? 3 : 0) + (d && o->softcap != 0 ? 3 : 0) + (o->dropout.a > 0 ? d + v : 0);
+    if (d || v) {
+        now.arithmetic += (tl_u128)(flash_pairs(call) * pair);
+        now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)));
+    }
+    now.arithmetic += (tl_u128)(rows * ((d || s ? 2 * l : 0) + (s ? 3 : 0)));
+    now.special += (tl_u128)(s ? rows : 0);
+    return true;
 }
 
 /* Of a mixture of experts. False: not listed. */
@@ -403,8 +477,8 @@ static bool formula_of(entry e, const tl_kcall *call, formula *f) {
 }
 
 static void count_operations(entry e, const tl_kcall *call) {
-    formula f;
-    if (!formula_of(e, call, &f))
+    formula f = {0};
+    if (!count_flash(e, call) && !formula_of(e, call, &f))
         now.unknown = entries[e].name;
     /* The side that is worked through: of a reduction, a norm's gradient and a loss its input. */
     const tl_array *a = call->n_in > 0 ? &call->in[0] : &call->out[0];
@@ -426,8 +500,9 @@ static void count_operations(entry e, const tl_kcall *call) {
     if (e == ENTRY_mean)
         now.arithmetic += (tl_u128)elements(&call->out[0]);
     if (e == ENTRY_rotary) { /* a position and pair, for all heads and sequences: the angle's ×, its sine and cosine */
-        tl_u128 table = (tl_u128)(a->size[a->ndim - 2] * last);
-        now.arithmetic += table / 2;
+        int64_t rotated = ((const tl_rotary_attr *)call->attr)->rotated, turned = rotated > 0 ? rotated : last;
+        tl_u128 table = (tl_u128)(a->size[a->ndim - 2] * turned);
+        now.arithmetic += table / 2 + 3 * (tl_u128)(last > 0 ? n / last * turned : 0);
         now.special += table;
     }
 }

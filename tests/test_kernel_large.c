@@ -85,7 +85,7 @@ static void test_rows_and_elements(void **state) {
         norm[1].size[0] = norm[2].size[0] = COLUMNS;
         norm[1].stride[0] = norm[2].stride[0] = 1;
         tl_softmax_attr softmax = {.scale = 0.7};
-        tl_norm_attr epsilon = {1e-5};
+        tl_norm_attr epsilon = {1e-5, 0};
         whole_is_parts(k->add, 2, two, NULL, TL_F32);
         whole_is_parts(k->exp, 1, &x, NULL, TL_F32);
         whole_is_parts(k->gelu_tanh_backward, 2, two, NULL, TL_F32);

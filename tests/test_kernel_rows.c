@@ -77,7 +77,7 @@ static void norm_case(const tl_kernels *table, tl_dtype dtype, int layout, const
                       bool bias) {
     int64_t n = count_of(3, size), columns = size[2], rows = columns ? n / columns : 0,
             stat_size[2] = {size[0], size[1]};
-    tl_norm_attr attr = {1e-5};
+    tl_norm_attr attr = {1e-5, 0};
     box x = box_make(dtype, 3, size, layout), y = box_make(dtype, 3, size, (layout + 1) % 4);
     box g = box_make(dtype, 3, size, (layout + 2) % 4), gain = box_make(dtype, 1, &columns, layout);
     box shift = box_make(dtype, 1, &columns, 0), mean = box_make(statistic(dtype), 2, stat_size, layout);
@@ -463,7 +463,7 @@ static void test_threads(void **state) {
                            : i < 11 ? box_make(TL_F32, 1, &one, 0)
                                     : box_make(TL_F32, 2, vocabulary, 0);
             tl_softmax_attr softmax = {1, false};
-            tl_norm_attr norm = {1e-5};
+            tl_norm_attr norm = {1e-5, 0};
             tl_loss_attr loss = {-100};
             tl_random_attr random = {.seed = 1, .stream = 2, .b = 1};
             int64_t work = 2 * (rows / TL_ROW_BLOCK + 1) * columns * 4;

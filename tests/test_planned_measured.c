@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "family_models.h"
 #include "instrument.h"
 #include "op/core.h"
 #include "small_models.h"
@@ -29,7 +30,8 @@ typedef enum rule { SGD, MOMENTUM, ADAMW, ADAMW_CS336, ADAGRAD, ADAM, RMSPROP, R
 
 typedef struct config {
     const char *name;
-    tl_model (*base)(void);
+    tl_model (*base)(void); /* NULL: family_model(family) */
+    int family;
     rule rule;
     int64_t B, T, A;
     double clip, dropout;
@@ -43,6 +45,7 @@ typedef struct config {
     int threads;
     tl_recompute recompute;
     tl_lora_options lora;
+    const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -196,11 +199,81 @@ static const config adapted[] = {
 };
 
 enum { ADAPTED = sizeof adapted / sizeof adapted[0] };
+#define WITH(text) .choices = (text)
+#define HUGGING_FACE                                                                                                   \
+    "norm=composed,gelu=composed,rotary=tables,repeat-kv=on,attention-copies=on,softmax-fp32=on,mask-tensor=on,"       \
+    "dropout-mask=4,loss=full-fp32"
+
+/* Every choice on both families, and together; with recompute, micro-batches, 16 bits. */
+static const config with_choices[] = {
+    CONFIG("gpt2, flash", small_gpt2, ADAMW, 2, 16, 1, WITH("attention=flash"), .dropout = 0.1),
+    CONFIG("gpt2, flash, selective", small_gpt2, ADAMW, 2, 16, 1, SELECTIVE, WITH("attention=flash"), .dropout = 0.1),
+    CONFIG("gpt2, math", small_gpt2, ADAMW, 2, 16, 1, WITH("attention=math"), .dropout = 0.1),
+    CONFIG("gpt2, math, copies, full", small_gpt2, ADAMW, 2, 16, 1, FULL, WITH("attention=math,attention-copies=on")),
+    CONFIG("gpt2, composed gelu", small_gpt2, ADAMW, 2, 16, 1, WITH("gelu=composed")),
+    CONFIG("gpt2, composed gelu, full, bf16", small_gpt2, ADAMW, 2, 16, 1, FULL, WITH("gelu=composed"), .bf16 = true),
+    CONFIG("gpt2, copies", small_gpt2, ADAMW, 2, 16, 1, WITH("attention-copies=on")),
+    CONFIG("gpt2, mask", small_gpt2, ADAMW, 2, 16, 3, WITH("mask-tensor=on"), .dropout = 0.1),
+    CONFIG("gpt2, mask, full", small_gpt2, ADAMW, 2, 16, 3, FULL, WITH("mask-tensor=on")),
+    CONFIG("gpt2, softmax in f32", small_gpt2, ADAMW, 2, 16, 1, WITH("softmax-fp32=on"), .bf16 = true),
+    CONFIG("gpt2, wide dropout masks", small_gpt2, ADAMW, 2, 16, 1, WITH("dropout-mask=4"), .dropout = 0.1),
+    CONFIG("gpt2, dropout masks of 2, full", small_gpt2, ADAMW, 2, 16, 3, FULL, WITH("dropout-mask=2"), .dropout = 0.1,
+           .bf16 = true),
+    CONFIG("gpt2, loss in f32", small_gpt2, ADAMW, 2, 16, 1, WITH("loss=full-fp32"), .bf16 = true),
+    CONFIG("gpt2, chunked loss", small_gpt2, ADAMW, 2, 16, 3, WITH("loss=chunked:4")),
+    CONFIG("gpt2, chunked loss, odd, full", small_gpt2, ADAMW, 3, 7, 1, FULL, WITH("loss=chunked:20")),
+    CONFIG("gpt2, fused loss", small_gpt2, ADAMW, 2, 16, 3, WITH("loss=fused:4")),
+    CONFIG("gpt2, fused loss, bf16-mixed, untied", small_gpt2, ADAMW, 2, 16, 1, WITH("loss=fused:3"), .mixed = true,
+           .flip_tied = true),
+    CONFIG("gpt2, f32 gradients", small_gpt2, ADAMW, 2, 16, 3, WITH("grads=f32"), .mixed = true, .clip = 1),
+    CONFIG("gpt2, f32 gradients of f32", small_gpt2, ADAMW, 2, 16, 1, FULL, WITH("grads=f32")),
+    CONFIG("gpt2, adamw by tensor", small_gpt2, ADAMW, 2, 16, 1, WITH("update=tensor")),
+    CONFIG("gpt2, adamw foreach", small_gpt2, ADAMW, 2, 16, 3, WITH("update=foreach"), .clip = 1),
+    CONFIG("gpt2, cs336 foreach", small_gpt2, ADAMW_CS336, 2, 16, 1, WITH("update=foreach")),
+    CONFIG("gpt2, adam by tensor, bf16-mixed", small_gpt2, ADAM, 2, 16, 1, WITH("update=tensor"), .mixed = true),
+    CONFIG("gpt2, rmsprop foreach", small_gpt2, RMSPROP_ALL, 2, 16, 1, WITH("update=foreach")),
+    CONFIG("gpt2, adagrad by tensor", small_gpt2, ADAGRAD, 2, 16, 1, WITH("update=tensor")),
+    CONFIG("gpt2, momentum foreach", small_gpt2, MOMENTUM, 2, 16, 1, WITH("update=foreach"), .bf16 = true),
+    CONFIG("gpt2, adamw8bit foreach", small_gpt2, ADAMW8BIT, 2, 16, 1, WITH("update=foreach"), .width = 96),
+    CONFIG("gpt2, update in backward", small_gpt2, ADAMW, 2, 16, 1, WITH("update-in-backward=on")),
+    CONFIG("gpt2, update in backward, full", small_gpt2, ADAMW, 2, 16, 1, FULL, WITH("update-in-backward=on"),
+           .dropout = 0.1),
+    CONFIG("gpt2, all of Hugging Face", small_gpt2, ADAMW, 2, 16, 3, WITH(HUGGING_FACE), .dropout = 0.1),
+    CONFIG("llama, flash", small_llama, ADAMW, 2, 16, 1, WITH("attention=flash")),
+    CONFIG("llama, flash, full, 3 micro-batches", small_llama, ADAMW, 2, 16, 3, FULL, WITH("attention=flash")),
+    CONFIG("llama, math", small_llama, ADAMW, 2, 16, 1, WITH("attention=math,repeat-kv=on")),
+    CONFIG("llama, composed norm", small_llama, ADAMW, 2, 16, 1, WITH("norm=composed")),
+    CONFIG("llama, composed norm, bf16, full", small_llama, ADAMW, 2, 16, 1, FULL, WITH("norm=composed"), .bf16 = true),
+    CONFIG("llama, fused gate", small_llama, ADAMW, 2, 16, 1, WITH("glu=fused")),
+    CONFIG("llama, rotary tables", small_llama, ADAMW, 2, 16, 3, WITH("rotary=tables")),
+    CONFIG("llama, rotary tables, interleaved, full", small_llama, ADAMW, 2, 16, 1, FULL, WITH("rotary=tables"),
+           .interleaved = true, .kv_heads = 4),
+    CONFIG("llama, repeated keys", small_llama, ADAMW, 2, 16, 1, WITH("repeat-kv=on")),
+    CONFIG("llama, copies, mask, selective", small_llama, ADAMW, 2, 16, 1, SELECTIVE,
+           WITH("attention-copies=on,mask-tensor=on")),
+    CONFIG("llama, chunked loss", small_llama, ADAMW, 2, 16, 1, WITH("loss=chunked")),
+    CONFIG("llama, fused loss, full", small_llama, ADAMW, 2, 16, 1, FULL, WITH("loss=fused")),
+    CONFIG("llama, chunked loss, bf16-mixed, f32 gradients", small_llama, ADAMW, 2, 16, 3,
+           WITH("loss=chunked,grads=f32"), .mixed = true),
+    CONFIG("llama, update in backward", small_llama, ADAMW, 2, 16, 1, WITH("update-in-backward=on,update=tensor")),
+    CONFIG("llama, update in backward, selective, bf16-mixed, chunked", small_llama, ADAMW, 2, 16, 1, SELECTIVE,
+           WITH("update-in-backward=on,loss=chunked:5"), .mixed = true),
+    CONFIG("llama, all of Hugging Face, full", small_llama, ADAMW, 2, 16, 1, FULL, WITH(HUGGING_FACE)),
+    CONFIG("llama, the leanest", small_llama, ADAMW, 2, 16, 1,
+           WITH("attention=flash,glu=fused,loss=fused,update-in-backward=on"), .best = true, .threads = 2),
+    CONFIG("llama, tables and composed under autocast", small_llama, ADAMW, 2, 16, 1,
+           WITH("norm=composed,rotary=tables,loss=fused,glu=fused"), .precision = TL_PRECISION_BF16_MIXED,
+           .autocast = true),
+    CONFIG("gpt2, autocast, math", small_gpt2, ADAMW, 2, 16, 1, WITH("attention=math,gelu=composed,loss=chunked"),
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true),
+};
+
+enum { CHOSEN = sizeof with_choices / sizeof with_choices[0] };
 enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
 static tl_model model_of(const config *c) {
-    tl_model m = c->base();
+    tl_model m = c->base ? c->base() : family_model(c->family);
     m.tied ^= c->flip_tied;
     m.gated &= !c->ungated;
     m.rope_interleaved = c->interleaved;
@@ -218,6 +291,19 @@ static tl_model model_of(const config *c) {
         m.context = c->context;
     m.dropout_embedding = m.dropout_attention = m.dropout_residual = c->dropout;
     return m;
+}
+
+static void choose(const char *text, tl_choices *choices) {
+    char list[200], *at = list, *one, *rest = NULL;
+    tl_error error = {0};
+    snprintf(list, sizeof list, "%s", text ? text : "");
+    for (; (one = strtok_r(at, ",", &rest)); at = NULL) {
+        char *value = strchr(one, '=');
+        assert_non_null(value);
+        *value++ = '\0';
+        if (tl_choice_set(choices, one, value, &error) != TL_OK)
+            fail_msg("%s", error.message);
+    }
 }
 
 static tl_train_options train_of(const config *c) {
@@ -240,6 +326,7 @@ static tl_train_options train_of(const config *c) {
     o.lora = c->lora;
     o.autocast = c->autocast;
     tl_error error = {0};
+    choose(c->choices, &o.choices);
     if (c->precision && tl_precision_apply(c->precision, &o, &error) != TL_OK)
         fail_msg("%s: %s", c->name, error.message);
     return o;
@@ -282,7 +369,7 @@ static void read_step(const tl_ctx *ctx, measured *m) {
     m->data = peak.by_category[TL_DATA];
     m->rest = peak.by_category[TL_SAVED] + peak.by_category[TL_WORK];
     m->allocations = tl_ledger_allocations(ctx);
-    m->matmul = counts.matmul;
+    m->matmul = counts.executed;
 }
 
 static int differ(const char *name, const char *what, int64_t planned, int64_t measured_value, bool quiet) {
@@ -429,6 +516,11 @@ static void test_planned_equals_measured_with_adapters(void **state) {
     compare_all(adapted, ADAPTED);
 }
 
+static void test_planned_equals_measured_with_choices(void **state) {
+    (void)state;
+    compare_all(with_choices, CHOSEN);
+}
+
 /* Every precision with every optimizer and every way to recompute, on both families; Cruncher has no blocks to recompute. */
 static void compare_kind(config c, int *different, int *compared) {
     account planned, real, own;
@@ -470,6 +562,43 @@ static void test_every_precision(void **state) {
                 }
     print_message("planned = measured on %d of %d precisions, optimizers and recomputations\n", compared - different,
                   compared);
+    assert_int_equal(different, 0);
+}
+
+/* Every family's small model, in each way to recompute, in several micro-batches, in 16 bits and in float8. */
+static void test_every_family(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        tl_recompute recompute;
+        tl_precision precision;
+        rule rule;
+        int64_t A;
+        double dropout;
+        bool autocast;
+    } ways[] = {
+        {"adamw", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_FP32, ADAMW, 1, 0, false},
+        {"sgd, 3 micro-batches, selective", {TL_RECOMPUTE_SELECTIVE, 0}, TL_PRECISION_FP32, SGD, 3, 0, false},
+        {"adamw, full, dropout", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP32, ADAMW, 1, 0.1, false},
+        {"adamw, bf16", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16, ADAMW, 1, 0, false},
+        {"adam, bf16-mixed, every 2", {TL_RECOMPUTE_EVERY, 2}, TL_PRECISION_BF16_MIXED, ADAM, 2, 0, false},
+        {"adamw, bf16-mixed, autocast", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16_MIXED, ADAMW, 1, 0, true},
+        {"adamw, fp8-mixed, full", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP8_MIXED, ADAMW, 1, 0, false},
+    };
+    int different = 0, compared = 0;
+    for (int f = 0; f < family_model_count(); f++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            char name[128];
+            tl_model m = family_model(f);
+            snprintf(name, sizeof name, "%.60s %s", m.name, ways[w].name);
+            config c = {.name = name, .family = f, .rule = ways[w].rule, .B = 2, .T = 12, .A = ways[w].A};
+            c.recompute = ways[w].recompute;
+            c.precision = ways[w].precision;
+            c.autocast = ways[w].autocast;
+            c.dropout = ways[w].dropout;
+            compare_kind(c, &different, &compared);
+        }
+    print_message("planned = measured on %d of %d families and ways to train\n", compared - different, compared);
     assert_int_equal(different, 0);
 }
 
@@ -745,10 +874,16 @@ static void test_resident_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planned_equals_measured), cmocka_unit_test(test_planned_equals_measured_with_recompute),
-        cmocka_unit_test(test_every_precision),         cmocka_unit_test(test_arena_holds_every_step),
-        cmocka_unit_test(test_arena_reports_unplanned), cmocka_unit_test(test_mutations_are_caught),
-        cmocka_unit_test(test_resident_memory),         cmocka_unit_test(test_planned_equals_measured_with_adapters),
+        cmocka_unit_test(test_planned_equals_measured),
+        cmocka_unit_test(test_planned_equals_measured_with_recompute),
+        cmocka_unit_test(test_every_family),
+        cmocka_unit_test(test_planned_equals_measured_with_choices),
+        cmocka_unit_test(test_every_precision),
+        cmocka_unit_test(test_arena_holds_every_step),
+        cmocka_unit_test(test_arena_reports_unplanned),
+        cmocka_unit_test(test_mutations_are_caught),
+        cmocka_unit_test(test_resident_memory),
+        cmocka_unit_test(test_planned_equals_measured_with_adapters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

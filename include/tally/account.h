@@ -26,6 +26,7 @@ typedef struct tl_amount {
 /* Sums; on overflow of 128 bits the context's error sticks. */
 typedef struct tl_counts {
     tl_u128 matmul, matmul_causal, arithmetic, special;
+    tl_u128 executed;            /* of matmul, without blocks of attention that are hidden and not computed */
     tl_u128 read, written, sent; /* bytes */
     int64_t ops;
 } tl_counts;
@@ -56,8 +57,9 @@ void tl_ledger_peak(const tl_ctx *ctx, tl_peak *peak);
 void tl_ledger_phase_peak(const tl_ctx *ctx, tl_phase phase, tl_peak *peak);
 /* Counts of the current log; TL_PHASE_ALL for all phases. */
 void tl_ledger_counts(const tl_ctx *ctx, tl_phase phase, tl_counts *counts);
-/* Of those counts, what a checkpointed region (tally/grad.h) computed a second time. All counts are hardware FLOPs; less
- * these they are model FLOPs. */
+/* Of those counts, what a checkpointed region (tally/grad.h) computed a second time, and the products that a fused backward
+ * computes again (flash attention's scores; of these matmul and matmul_causal alone). matmul less these is model FLOPs;
+ * `executed` of all counts is hardware FLOPs. */
 void tl_ledger_recomputed(const tl_ctx *ctx, tl_phase phase, tl_counts *counts);
 /* Allocations of storages with bytes in the current log (carried ones not counted). */
 int64_t tl_ledger_allocations(const tl_ctx *ctx);
@@ -69,6 +71,8 @@ typedef struct tl_op_entry {
     const char *op, *site, *user_site;
     uint32_t region;
     tl_amount matmul, matmul_causal, arithmetic, special, read, written, sent;
+    tl_amount executed;                          /* of matmul; less only where hidden blocks are not computed */
+    tl_amount matmul_again, matmul_causal_again; /* of those, what the op itself computes a second time, for backward */
     tl_amount output; /* bytes of its first output where that is new storage: statistics and masks left out */
     int64_t workspace_bytes;
     int64_t m, n, k, batch; /* of its largest product; 0 without one */

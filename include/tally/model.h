@@ -142,12 +142,13 @@ typedef struct tl_model {
     tl_norm_place place;
     tl_qk_norm qk_norm;
     tl_positions positions;
-    int64_t position_offset;                 /* rows of the position table before position 0 (OPT: 2) */
-    bool qkv_bias, out_bias;                 /* beside attention_bias, which means both */
-    bool head_bias;                          /* of the output projection (Phi, GPT-J) */
-    bool embedding_norm;                     /* LayerNorm of the embeddings (BLOOM) */
-    double embedding_scale;                  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
-    double query_scale;                      /* scores times this; 0: 1/√K */
+    int64_t embedding_size;  /* of the token table where not D, then projected in and out (OPT-350m); 0: D */
+    int64_t position_offset; /* rows of the position table before position 0 (OPT: 2) */
+    bool qkv_bias, out_bias; /* beside attention_bias, which means both */
+    bool head_bias;          /* of the output projection (Phi, GPT-J) */
+    bool embedding_norm;     /* LayerNorm of the embeddings (BLOOM) */
+    double embedding_scale;  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
+    double query_scale;      /* scores times this; 0: 1/√K */
     double attention_softcap, final_softcap; /* c·tanh(x/c); 0: none */
     int64_t window; /* of layers with TL_LAYER_WINDOW: a row sees itself and window − 1 before it; or the chunk */
     int64_t rotary_size; /* of K, the first that turn; 0: all */

@@ -34,10 +34,11 @@ const tl_model *tl_net_model(const tl_net *net);
 int tl_net_parameters(const tl_net *net, const tl_parameter **list);
 tl_tensor *tl_net_find(const tl_net *net, const char *name); /* borrowed; NULL if there is none */
 
-/* Parameters, counted from the tensors: unique; with a tied head counted a second time; and without embeddings, positions
- * and head (Kaplan et al. 2020). */
+/* Parameters, counted from the tensors: unique; with a tied head counted a second time; without embeddings, positions
+ * and head (Kaplan et al. 2020); and active, those a token passes: of routed experts the k of E that it is sent to, all else
+ * whole (the "A3B" of Qwen3-30B-A3B). Equal to unique in a dense model. */
 typedef struct tl_parameter_count {
-    int64_t unique, untied, non_embedding;
+    int64_t unique, untied, non_embedding, active;
 } tl_parameter_count;
 void tl_net_count(const tl_net *net, tl_parameter_count *count);
 /* Those that are not frozen; tl_net_count has them too. */
@@ -69,6 +70,9 @@ tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error
  * and model, where a choice cannot hold for the model. */
 tl_status tl_net_choose(tl_net *net, const tl_choices *choices) TL_MUST_CHECK;
 const tl_choices *tl_net_choices(const tl_net *net);
+/* Lets go of what a recorded forward made once for all its layers (rotary tables, mask tensors), when its backward is done. The next
+ * forward and tl_net_free do so too. */
+void tl_net_let_go(tl_net *net);
 
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);
@@ -92,6 +96,11 @@ bool tl_net_is_fp8_layer(const tl_net *net, const char *pattern);
 /* The symbols of a model as dims of a context: what its shapes are made of. */
 typedef struct tl_symbols {
     tl_dim N, D, H, G, K, F, V, C;
+    tl_dim E, k, Fe, Fs; /* experts, those of a token, their feed-forward size, that of the shared ones together */
+    tl_dim R;            /* of K, what rotary positions turn, where it is a part */
+    tl_dim Rq, Rkv, Kn, Kr, Kv; /* latent attention: ranks; a key's still and turning part; a value */
+    tl_dim Gg, Kg;              /* G and K of Gemma 4's global layers */
+    tl_dim De;                  /* width of the embeddings where it is another than D */
 } tl_symbols;
 const tl_symbols *tl_net_symbols(const tl_net *net);
 

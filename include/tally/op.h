@@ -51,12 +51,14 @@ typedef struct tl_sig {
 } tl_sig;
 
 typedef struct tl_cost {
-    tl_amount matmul, matmul_causal; /* matmul_causal follows matmul when not set */
+    tl_amount matmul, matmul_causal;             /* matmul_causal follows matmul when not set */
+    tl_amount executed;                          /* of matmul, what is really computed; follows matmul when not set */
+    tl_amount matmul_again, matmul_causal_again; /* of those, what forward has computed before: no model FLOPs */
     tl_amount arithmetic, special;
     tl_amount read, written; /* default: all inputs read, all outputs written */
     tl_amount sent;
     tl_dim workspace; /* bytes, live while the op runs */
-    bool causal_set, read_set, written_set;
+    bool causal_set, executed_set, read_set, written_set;
     int64_t m, n, k, batch; /* of the largest product, for the time model's efficiency by shape */
 } tl_cost;
 

@@ -91,13 +91,29 @@ tl_tensor *tl_softmax_(tl_tensor *x, double scale, bool causal, const char *site
 tl_tensor *tl_layer_norm_(tl_tensor *x, tl_tensor *gain, tl_tensor *bias, double epsilon, const char *site);
 /* x/sqrt(mean(x²) + ε)·gain (Zhang & Sennrich 2019). Saves x and one statistic a row. */
 tl_tensor *tl_rms_norm_(tl_tensor *x, tl_tensor *gain, double epsilon, const char *site);
-/* Rotary embedding of x[… T,K], K even (Su et al. 2021): pairs turned by position·theta^(−2i/K). */
+/* The same times offset + gain, that sum in f32 (f64 for f64) and the product rounded once: Gemma's has offset 1. */
+tl_tensor *tl_rms_norm_offset_(tl_tensor *x, tl_tensor *gain, double offset, double epsilon, const char *site);
+/* Rotary embedding of x[… T,K] (Su et al. 2021): of the first R of K, even, pairs turned by position·theta^(−2i/R); the rest
+ * stays as it is. Scaled frequencies f: */
+typedef enum tl_rotary_scaling {
+    TL_ROTARY_PLAIN,  /* f; with a factor above 0 as llama3 */
+    TL_ROTARY_LLAMA3, /* Llama 3.1's: long waves by factor, short ones kept, blended between the two frequency factors */
+    TL_ROTARY_LINEAR, /* f/factor (Chen et al. 2023, position interpolation) */
+    TL_ROTARY_YARN /* f/factor but for pairs that turn often in the original context: from all of f at beta_fast turns down a
+                         ramp to none at beta_slow; cosine and sine times a magnitude (Peng et al. 2023, eq. 17–22) */
+} tl_rotary_scaling;
 typedef struct tl_rotary_options {
     double theta;
     int64_t first_position;
     bool interleaved; /* pairs (2i, 2i+1); else (i, i + K/2), as Hugging Face and GPT-NeoX */
-    double factor, low_freq_factor, high_freq_factor; /* Llama-3.1's frequency scaling; factor 0: none */
+    double factor, low_freq_factor, high_freq_factor; /* factor 0: none */
     int64_t original_context;
+    int64_t rotated; /* R; 0: K */
+    tl_rotary_scaling scaling;
+    /* yarn: the magnitude is attention_factor; 0: m(mscale)/m(mscale_all) where both are given, else m(1), with
+     * m(a) = 0.1·a·ln(factor) + 1. no_truncate: the ramp's ends are not rounded to whole pairs (gpt-oss). */
+    double beta_fast, beta_slow, attention_factor, mscale, mscale_all;
+    bool no_truncate;
 } tl_rotary_options;
 tl_tensor *tl_rotary_(tl_tensor *x, const tl_rotary_options *options, const char *site);
 /* table[V,D], ids[…] i32 or i64 → […, D]. An id outside [0,V) is an error naming its position. No FLOPs. */
@@ -114,7 +130,8 @@ tl_tensor *tl_mse_(tl_tensor *a, tl_tensor *b, const char *site); /* mean (a−b
 
 /* ---- in place; the handle returned is on the same storage ---- */
 tl_tensor *tl_fill_(tl_tensor *x, double value, const char *site);
-tl_tensor *tl_accumulate_(tl_tensor *into, tl_tensor *x, const char *site); /* into += x, same shape and dtype */
+tl_tensor *tl_accumulate_(tl_tensor *into, tl_tensor *x,
+                          const char *site); /* into += x, same shape and dtype; or f32 += 16-bit */
 tl_tensor *tl_scale_into_(tl_tensor *x, double factor, const char *site);
 /* into[… start … ] = x along `axis`, converted to into's dtype; the other sizes are equal and the end lies within the axis.
  * Reads and writes as many elements as x has. Returns into's new handle; no gradient. */
@@ -206,6 +223,7 @@ tl_tensor *tl_all_reduce_(tl_tensor *x, int64_t ranks, bool mean, const char *si
 #define tl_softmax(x, scale, causal) tl_softmax_((x), (scale), (causal), TL_HERE)
 #define tl_layer_norm(x, gain, bias, epsilon) tl_layer_norm_((x), (gain), (bias), (epsilon), TL_HERE)
 #define tl_rms_norm(x, gain, epsilon) tl_rms_norm_((x), (gain), (epsilon), TL_HERE)
+#define tl_rms_norm_offset(x, gain, offset, epsilon) tl_rms_norm_offset_((x), (gain), (offset), (epsilon), TL_HERE)
 #define tl_rotary(x, options) tl_rotary_((x), (options), TL_HERE)
 #define tl_embedding(table, ids) tl_embedding_((table), (ids), TL_HERE)
 #define tl_dropout(x, p, name) tl_dropout_((x), (p), (name), TL_HERE)

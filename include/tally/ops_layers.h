@@ -18,12 +18,17 @@ extern "C" {
  *   lengths  i32 or i64[B], x's first axis: j < lengths[b]
  *   causal   j ≤ i + offset; offset is given, or with lengths it is lengths[b] − T
  *   window   i + offset − window_before ≤ j ≤ i + offset + window_after; negative: no limit on that side
+ *   chunk    above 0: j ≥ chunk·⌊(i + offset)/chunk⌋ (with causal: a row sees its own chunk alone; Llama 4)
+ * sink, of x's dtype and broadcast to it as […,1,1]: a number a matrix whose e^sink joins the sum that a row is divided by, so
+ * that a row adds up to less than 1 (gpt-oss; Xiao et al. 2023 call such columns sinks).
  * What is not seen may hold anything, NaN too. A row that sees nothing is all 0, and its gradient is 0: an additive −1e10
  * would make it uniform without a word. Saves its output, and the shape of a mask that wants a gradient. */
 typedef struct tl_mask_options {
     double scale;
     bool causal;
     int64_t offset, window_before, window_after;
+    int64_t chunk;   /* 0: none */
+    tl_tensor *sink; /* NULL: none */
 } tl_mask_options;
 tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
                               const char *site);

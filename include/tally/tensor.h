@@ -73,6 +73,8 @@ tl_dim tl_dim_div(tl_ctx *ctx, tl_dim a, tl_dim b);
 /* a/b rounded up. No polynomial rounds, so a formula's result is a new symbol defined as "ceil((B·T)/64)"; the same
  * definition gives the same symbol again. */
 tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b);
+/* A count that no polynomial gives, as such a symbol: "visible pairs of T rows and T keys, causal, window 127". */
+tl_dim tl_dim_counted(tl_ctx *ctx, int64_t size, const char *definition);
 
 typedef struct tl_shape {
     int ndim;

@@ -155,8 +155,17 @@ static inline void add_checked(tl_ctx *ctx, tl_u128 *sum, tl_u128 more) {
 
 /* In a condensed repetition the numbers are those of all iterations, the formulas those of one: folding multiplies. */
 static void multiply(tl_ctx *ctx, tl_op_record *r) {
-    tl_amount *const amounts[] = {&r->matmul, &r->matmul_causal, &r->arithmetic, &r->special,
-                                  &r->read,   &r->written,       &r->sent,       &r->output};
+    tl_amount *const amounts[] = {&r->matmul,
+                                  &r->matmul_causal,
+                                  &r->arithmetic,
+                                  &r->special,
+                                  &r->read,
+                                  &r->written,
+                                  &r->sent,
+                                  &r->output,
+                                  &r->executed,
+                                  &r->matmul_again,
+                                  &r->matmul_causal_again};
     for (size_t i = 0; i < sizeof amounts / sizeof *amounts; i++)
         if (!tl_mul_u128(amounts[i]->count, (tl_u128)ctx->place.times, &amounts[i]->count))
             tl_ctx_fail(ctx, TL_ERR_OVERFLOW, "a sum of counts is beyond 128 bits");
@@ -174,6 +183,7 @@ static void count(tl_ctx *ctx, tl_counts *c, const tl_op_record *r) {
     add_checked(ctx, &c->matmul_causal, r->matmul_causal.count);
     add_checked(ctx, &c->arithmetic, r->arithmetic.count);
     add_checked(ctx, &c->special, r->special.count);
+    add_checked(ctx, &c->executed, r->executed.count);
     add_checked(ctx, &c->read, r->read.count);
     add_checked(ctx, &c->written, r->written.count);
     add_checked(ctx, &c->sent, r->sent.count);
@@ -187,10 +197,14 @@ void tl_ledger_op_end(tl_ctx *ctx) {
         multiply(ctx, r);
     count(ctx, &l->counts[r->place.phase], r);
     count(ctx, &l->counts[TL_PHASE_ALL], r);
-    if (!r->place.again)
-        return;
-    count(ctx, &l->recomputed[r->place.phase], r);
-    count(ctx, &l->recomputed[TL_PHASE_ALL], r);
+    tl_counts *const again[] = {&l->recomputed[r->place.phase], &l->recomputed[TL_PHASE_ALL]};
+    for (int i = 0; i < 2; i++)
+        if (r->place.again)
+            count(ctx, again[i], r);
+        else {
+            add_checked(ctx, &again[i]->matmul, r->matmul_again.count);
+            add_checked(ctx, &again[i]->matmul_causal, r->matmul_causal_again.count);
+        }
 }
 
 /* ---- questions ---- */
@@ -252,6 +266,9 @@ void tl_ledger_each_op(const tl_ctx *ctx, tl_op_visitor *visit, void *user) {
             .written = r->written,
             .sent = r->sent,
             .output = r->output,
+            .executed = r->executed,
+            .matmul_again = r->matmul_again,
+            .matmul_causal_again = r->matmul_causal_again,
             .workspace_bytes = r->workspace_bytes,
             .m = r->m,
             .n = r->n,

@@ -19,6 +19,7 @@ typedef struct tl_event {
 typedef struct tl_op_record {
     tl_place place;
     tl_amount matmul, matmul_causal, arithmetic, special, read, written, sent, output;
+    tl_amount executed, matmul_again, matmul_causal_again;
     int64_t workspace_bytes;
     int64_t m, n, k, batch;
     tl_dtype dtype;

@@ -13,8 +13,6 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#define FAMILIES "this build plans gpt2 and llama"
-
 /* ---- text ---- */
 
 static tl_status fail_json(const char *quoted, const json_error_t *problem, tl_error *error) {
@@ -94,58 +92,76 @@ static void fail_family(tl_config_reader *r, const char *inner) {
         hint = "; this describes a tokenizer, the model's config.json lies beside it";
     else if (json_object_get(r->object, "dim") != NULL && json_object_get(r->object, "n_layers") != NULL)
         hint = "; this is Meta's params.json, the Hugging Face config.json of the same model works";
+    char names[320];
+    tl_config_family_names(names, sizeof names);
     if (!tl_config_has(r, "model_type"))
-        tl_config_fail(r, TL_ERR_FORMAT, NULL, "has no \"model_type\", so its family is unknown; " FAMILIES "%s", hint);
+        tl_config_fail(r, TL_ERR_FORMAT, NULL, "has no \"model_type\", so its family is unknown%s; this build plans %s",
+                       hint, names);
     else
-        tl_config_fail(r, TL_ERR_UNSUPPORTED, "model_type", "is %s%s%s: that family is not built in yet; " FAMILIES,
-                       tl_config_raw(r, "model_type", raw, sizeof raw), inner[0] != '\0' ? " around " : "", inner);
+        tl_config_fail(
+            r, TL_ERR_UNSUPPORTED, "model_type", "is %s%s%s: that family is not built in yet; this build plans %s",
+            tl_config_raw(r, "model_type", raw, sizeof raw), inner[0] != '\0' ? " around " : "", inner, names);
+}
+
+static const char *architecture_of(const tl_config_reader *r) {
+    return json_string_value(json_array_get(json_object_get(r->object, "architectures"), 0));
 }
 
 /* The family of the current object, from model_type or, where that is absent, from architectures. */
-static tl_config_family_read *find_family(tl_config_reader *r) {
-    const char *type;
+static const tl_config_family *find_family(tl_config_reader *r) {
+    const tl_config_family *family;
+    const char *architecture = architecture_of(r);
     if (tl_config_has(r, "model_type")) {
-        type = tl_config_string(r, "model_type");
-        return type != NULL ? tl_config_family_find(type, &r->family) : NULL;
+        const char *type = tl_config_string(r, "model_type");
+        return type != NULL ? tl_config_family_find(type, NULL) : NULL;
     }
-    type = json_string_value(json_array_get(json_object_get(r->object, "architectures"), 0));
-    if (type == NULL || (strcmp(type, "LlamaForCausalLM") != 0 && strcmp(type, "GPT2LMHeadModel") != 0))
-        return NULL;
-    tl_config_assume(r, "model_type absent: %s, assumed from architectures %s", type[0] == 'L' ? "llama" : "gpt2",
-                     type);
-    return tl_config_family_find(type[0] == 'L' ? "llama" : "gpt2", &r->family);
+    family = tl_config_family_find(NULL, architecture);
+    if (family != NULL)
+        tl_config_assume(r, "model_type absent: %s, assumed from architectures %s", family->type, architecture);
+    return family;
 }
 
 /* A head other than the language model's is not what is planned. */
-static void note_head(tl_config_reader *r) {
-    const char *type = json_string_value(json_array_get(json_object_get(r->object, "architectures"), 0));
+static void note_head(tl_config_reader *r, const tl_config_family *family) {
+    const char *type = architecture_of(r);
     char quoted[64];
-    if (type != NULL && strcmp(type, "LlamaForCausalLM") != 0 && strcmp(type, "GPT2LMHeadModel") != 0)
+    if (type != NULL && strcmp(type, family->architecture) != 0)
         tl_config_ignore(r, "architectures %s: planned as a language model",
                          tl_quotable(type, strlen(type), quoted, sizeof quoted));
 }
 
-/* The text model inside a larger one, such as LLaVA's. */
-static void read_inner(tl_config_reader *r) {
+static void read_family(tl_config_reader *r, const tl_config_family *family) {
+    r->family = family->type;
+    family->read(r);
+    if (r->status == TL_OK)
+        tl_config_refuse_others(r);
+    if (r->status == TL_OK)
+        tl_config_note_rest(r);
+}
+
+/* The text model inside a larger one, such as LLaVA's; one that does not name its family is of the outer one's. */
+static void read_inner(tl_config_reader *r, const tl_config_family *outer_family) {
     const json_t *saved;
     const json_t *tied = json_object_get(r->object, "tie_word_embeddings");
     char outer[48], inner[64];
-    tl_config_family_read *read;
+    const tl_config_family *family;
     tl_config_raw(r, "model_type", outer, sizeof outer);
     tl_config_refuse_formats(r);
     if (!tl_config_enter(r, "text_config", &saved))
         return;
-    read = find_family(r);
+    r->base = r->depth;
+    r->n_asked = 0;
+    family = find_family(r);
+    if (family == NULL && !tl_config_has(r, "model_type"))
+        family = outer_family;
     tl_config_raw(r, "model_type", inner, sizeof inner);
-    if (read == NULL) {
+    if (family == NULL) {
         tl_config_leave(r, saved);
         fail_family(r, inner);
         return;
     }
     tl_config_assume(r, "text_config of %s: its text model alone is planned, other parts are left out", outer);
-    tl_config_refuse_others(r);
-    read(r);
-    tl_config_note_rest(r);
+    read_family(r, family);
     if (!tl_config_has(r, "tie_word_embeddings") && json_is_boolean(tied)) {
         r->model->tied = json_is_true(tied);
         tl_config_assume(r, "tie_word_embeddings: %s, from the object around text_config",
@@ -155,18 +171,16 @@ static void read_inner(tl_config_reader *r) {
 }
 
 static void read_object(tl_config_reader *r) {
-    tl_config_family_read *read = find_family(r);
+    const tl_config_family *family = find_family(r);
     tl_error problem = {0};
     if (r->status != TL_OK)
         return;
-    if (read != NULL) {
-        tl_config_refuse_others(r);
-        read(r);
-        note_head(r);
-        tl_config_note_rest(r);
-    } else if (json_is_object(json_object_get(r->object, "text_config")))
-        read_inner(r);
-    else
+    if (json_is_object(json_object_get(r->object, "text_config")))
+        read_inner(r, family);
+    else if (family != NULL) {
+        note_head(r, family);
+        read_family(r, family);
+    } else
         fail_family(r, "");
     if (r->status != TL_OK)
         return;

@@ -21,29 +21,29 @@ static const struct {
     {"scale_attn_weights", ON, "unscaled attention is another model"},
     {"scale_attn_by_inverse_layer_idx", OFF, "it scales attention by layer"},
     {"reorder_and_upcast_attn", OFF, "it holds scores in fp32"},
-    {"multi_query", OFF, "gpt2 has one key/value head per head"},
-    {"num_experts", ONE, "experts are not built in"},
-    {"num_local_experts", ONE, "experts are not built in"},
-    {"n_routed_experts", ONE, "experts are not built in"},
-    {"kv_lora_rank", NOTHING, "latent attention is not built in"},
-    {"q_lora_rank", NOTHING, "latent attention is not built in"},
-    {"use_qk_norm", OFF, "norms of queries and keys are not built in"},
-    {"qk_norm", OFF, "norms of queries and keys are not built in"},
-    {"qk_layernorm", OFF, "norms of queries and keys are not built in"},
-    {"qkv_bias", OFF, "\"attention_bias\" is llama's key for biases"},
-    {"lm_head_bias", OFF, "a bias of the head is not built in"},
-    {"partial_rotary_factor", ONE, "only whole heads are turned"},
-    {"rotary_pct", ONE, "only whole heads are turned"},
-    {"attn_logit_softcapping", NOTHING, "capped scores are not built in"},
-    {"final_logit_softcapping", NOTHING, "capped logits are not built in"},
+    {"multi_query", OFF, "the family has one key/value head per head"},
+    {"num_experts", ONE, "the family has no experts"},
+    {"num_local_experts", ONE, "the family has no experts"},
+    {"n_routed_experts", ONE, "the family has no experts"},
+    {"kv_lora_rank", NOTHING, "the family has no latent attention"},
+    {"q_lora_rank", NOTHING, "the family has no latent attention"},
+    {"use_qk_norm", OFF, "the family has no norms of queries and keys"},
+    {"qk_norm", OFF, "the family has no norms of queries and keys"},
+    {"qk_layernorm", OFF, "the family has no norms of queries and keys"},
+    {"qkv_bias", OFF, "that bias is not built in for the family"},
+    {"lm_head_bias", OFF, "the family has no bias of the head"},
+    {"partial_rotary_factor", ONE, "the family turns whole heads"},
+    {"rotary_pct", ONE, "the family turns whole heads"},
+    {"attn_logit_softcapping", NOTHING, "the family caps no scores"},
+    {"final_logit_softcapping", NOTHING, "the family caps no logits"},
     {"embedding_multiplier", ONE, "scaled embeddings are not built in"},
     {"residual_multiplier", ONE, "scaled residuals are not built in"},
     {"logits_scaling", ONE, "scaled logits are not built in"},
     {"attention_multiplier", NOTHING, "scaled attention is not built in"},
-    {"use_parallel_residual", OFF, "parallel blocks are not built in"},
-    {"parallel_attn", OFF, "parallel blocks are not built in"},
-    {"alibi", OFF, "ALiBi is not built in"},
-    {"no_rope_layers", NOTHING, "layers without positions are not built in"},
+    {"use_parallel_residual", OFF, "the family has no parallel blocks"},
+    {"parallel_attn", OFF, "the family has no parallel blocks"},
+    {"alibi", OFF, "the family has no ALiBi"},
+    {"no_rope_layers", NOTHING, "the family has no layers without positions"},
     {"vision_config", NOTHING, "only text models are built in"},
     {"audio_config", NOTHING, "only text models are built in"},
 };
@@ -82,12 +82,15 @@ static bool is_harmless(const json_t *value, harmless when) {
     return false;
 }
 
-/* A window narrower than the context is another attention, with another account. */
+/* A window narrower than the context is another attention, with another account; families that have windows ask for them. */
 static void refuse_windows(tl_config_reader *r) {
     const json_t *types = json_object_get(r->object, "layer_types");
     char raw[64];
+    const json_t *window = json_object_get(r->object, "sliding_window");
     bool off = json_is_false(json_object_get(r->object, "use_sliding_window"));
-    if (tl_config_has(r, "sliding_window") && !off)
+    if (tl_config_was_asked(r, "sliding_window") || tl_config_was_asked(r, "layer_types"))
+        return;
+    if (window != NULL && !json_is_null(window) && !off)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "sliding_window",
                        "is %s; windows of attention are not built in, null says there is none",
                        tl_config_raw(r, "sliding_window", raw, sizeof raw));
@@ -103,10 +106,24 @@ static void refuse_windows(tl_config_reader *r) {
 
 #define FORMATS 2
 
+/* The formats that DeepSeek-V3 and gpt-oss were published in hold the same matrices in fewer bits: as torch_dtype, not another
+ * model. Other methods change what a layer holds. */
+static bool is_published_format(tl_config_reader *r, const char *key) {
+    const char *method = json_string_value(json_object_get(json_object_get(r->object, key), "quant_method"));
+    if (strcmp(key, "quantization_config") != 0 || method == NULL ||
+        (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0))
+        return false;
+    tl_config_ignore(r, "quantization_config %s: how the published weights are held; precision is the plan's to choose",
+                     method);
+    return true;
+}
+
 static void refuse_first(tl_config_reader *r, size_t count) {
     char raw[64];
     for (size_t i = 0; i < count && r->status == TL_OK; i++)
-        if (!is_harmless(json_object_get(r->object, refused[i].key), refused[i].when))
+        if (!tl_config_was_asked(r, refused[i].key) &&
+            !is_harmless(json_object_get(r->object, refused[i].key), refused[i].when) &&
+            !is_published_format(r, refused[i].key))
             tl_config_fail(r, TL_ERR_UNSUPPORTED, refused[i].key, "is %s: %s, so the account would be another",
                            tl_config_raw(r, refused[i].key, raw, sizeof raw), refused[i].why);
 }
@@ -174,43 +191,20 @@ static const char *const known[] = {
     "top_p",
     "gradient_checkpointing",
     "model_max_length",
-};
-
-static const char *const known_gpt2[] = {
-    "n_layer",
-    "num_hidden_layers",
-    "n_embd",
-    "hidden_size",
-    "n_head",
-    "num_attention_heads",
-    "n_positions",
-    "max_position_embeddings",
-    "n_ctx",
-    "n_inner",
-    "activation_function",
-    "layer_norm_epsilon",
-    "embd_pdrop",
-    "attn_pdrop",
-    "resid_pdrop",
-};
-
-static const char *const known_llama[] = {
-    "num_hidden_layers",
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "num_key_value_heads",
-    "head_dim",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "rope_interleaved",
-    "hidden_act",
-    "rms_norm_eps",
-    "attention_dropout",
-    "attention_bias",
-    "mlp_bias",
+    "auto_map",
+    "cache_implementation",
+    "attention_softmax_in_fp32",
+    "scale_attention_softmax_in_fp32",
+    "masked_softmax_fusion",
+    "bias_dropout_fusion",
+    "skip_bias_add",
+    "skip_bias_add_qkv",
+    "slow_but_exact",
+    "offset_alibi",
+    "flash_attn",
+    "flash_rotary",
+    "fused_dense",
+    "ep_size",
 };
 
 static bool is_in(const char *key, const char *const *list, size_t count) {
@@ -231,11 +225,10 @@ static bool is_refusable(const char *key) {
 
 void tl_config_note_rest(tl_config_reader *r) {
     void *at;
-    bool gpt2 = strcmp(r->family, "gpt2") == 0;
     for (at = json_object_iter((json_t *)r->object); at != NULL; at = json_object_iter_next((json_t *)r->object, at)) {
         const char *key = json_object_iter_key(at);
         char raw[48], name[64];
-        if (!tl_config_has(r, key) || IN(known) || (gpt2 ? IN(known_gpt2) : IN(known_llama)) || is_refusable(key))
+        if (json_is_null(json_object_iter_value(at)) || IN(known) || tl_config_was_asked(r, key) || is_refusable(key))
             continue;
         if (r->model->n_ignored == TL_MODEL_NOTES) {
             /* No room: say so and stop, since finding the place of each of a million keys would take hours. */

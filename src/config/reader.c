@@ -48,9 +48,22 @@ const char *tl_config_raw(const tl_config_reader *r, const char *key, char *out,
     return out;
 }
 
-bool tl_config_has(const tl_config_reader *r, const char *key) {
+bool tl_config_was_asked(const tl_config_reader *r, const char *key) {
+    for (int i = 0; i < r->n_asked; i++)
+        if (strcmp(r->asked[i], key) == 0)
+            return true;
+    return false;
+}
+
+bool tl_config_has(tl_config_reader *r, const char *key) {
     const json_t *value = json_object_get(r->object, key);
+    if (r->depth == r->base && r->n_asked < TL_CONFIG_ASKED && !tl_config_was_asked(r, key))
+        r->asked[r->n_asked++] = key;
     return value != NULL && !json_is_null(value);
+}
+
+bool tl_config_is_null(const tl_config_reader *r, const char *key) {
+    return json_is_null(json_object_get(r->object, key));
 }
 
 int64_t tl_config_size(tl_config_reader *r, const char *key) {
@@ -72,6 +85,11 @@ int64_t tl_config_size(tl_config_reader *r, const char *key) {
         tl_config_fail(r, TL_ERR_FORMAT, key, "is %s; it must be a whole number, at least 1",
                        value == NULL ? "missing" : raw);
     return 0;
+}
+
+int64_t tl_config_count(tl_config_reader *r, const char *key) {
+    const json_t *value = json_object_get(r->object, key);
+    return json_is_integer(value) && json_integer_value(value) == 0 ? 0 : tl_config_size(r, key);
 }
 
 double tl_config_real(tl_config_reader *r, const char *key, double low, double high) {

@@ -43,6 +43,7 @@ static const op_rule rules[] = {
     {"cos_backward", KEEP},
     {"cross_entropy", FLOAT},
     {"cross_entropy_backward", KEEP},
+    {"cross_entropy_in_place", KEEP},
     {"cumprod", FLOAT},
     {"cumprod_backward", KEEP},
     {"cumsum", FLOAT},
@@ -62,6 +63,8 @@ static const op_rule rules[] = {
     {"expand", KEEP},
     {"eye", KEEP},
     {"fill", KEEP},
+    {"flash_attention", LOW},
+    {"flash_attention_backward", KEEP},
     {"flip", KEEP},
     {"floor", KEEP},
     {"fmod", WIDEST},
@@ -73,6 +76,8 @@ static const op_rule rules[] = {
     {"gather_backward", KEEP},
     {"gather_elements", KEEP},
     {"gather_nd", KEEP},
+    {"geglu", WIDEST},
+    {"geglu_backward", KEEP},
     {"gelu_erf", KEEP},
     {"gelu_erf_backward", KEEP},
     {"gelu_tanh", KEEP},
@@ -133,6 +138,7 @@ static const op_rule rules[] = {
     {"mse", FLOAT},
     {"mse_backward", KEEP},
     {"mul", WIDEST},
+    {"multiply_add", KEEP},
     {"neg", KEEP},
     {"nf4_dequantize", KEEP},
     {"nf4_quantize", KEEP},
@@ -148,6 +154,8 @@ static const op_rule rules[] = {
     {"permute", KEEP},
     {"power", FLOAT},
     {"power_backward", KEEP},
+    {"power_of", FLOAT},
+    {"power_of_backward", KEEP},
     {"prod", FLOAT},
     {"prod_backward", KEEP},
     {"quantize", KEEP},
@@ -164,6 +172,7 @@ static const op_rule rules[] = {
     {"route_choose", KEEP},
     {"rsqrt", FLOAT},
     {"scale", KEEP},
+    {"scale_by", KEEP},
     {"scale_into", KEEP},
     {"scatter_backward", KEEP},
     {"scatter_elements", KEEP},
@@ -232,6 +241,11 @@ const char *tl_autocast_rule_name(tl_autocast_rule rule) {
     return (unsigned)rule < 5 ? names[rule] : "?";
 }
 
+/* Flash attention's sinks and slopes stay as they are: they join the scores, which are f32 whatever q, k and v are. */
+static int cast_count(const tl_op *op, int n_in) {
+    return strcmp(op->name, "flash_attention") == 0 && n_in > 3 ? 3 : n_in;
+}
+
 static bool is_castable(tl_dtype dtype) { return dtype == TL_F32 || dtype == TL_BF16 || dtype == TL_F16; }
 
 /* The format that all castable inputs are to have; false: they stay. */
@@ -259,6 +273,7 @@ static tl_status cast_inputs(tl_ctx *ctx, const tl_op *op, tl_tensor *const in[]
         cast[i] = in[i];
     if (rule == TL_AUTOCAST_NO_RULE)
         return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s (%s): this op has no rule for autocast", op->name, site);
+    n_in = cast_count(op, n_in);
     if (!wanted(rule, ctx->autocast, in, n_in, &dtype))
         return TL_OK;
     for (int i = 0; i < n_in && ctx->error.status == TL_OK; i++)

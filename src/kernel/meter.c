@@ -146,6 +146,21 @@ static void meter_linear_int8(tl_kcall *call) {
     m->inner->linear_int8(call);
 }
 
+/* Kernels that make their products themselves add up what they made. */
+static void meter_own(tl_kcall *call, bool backward) {
+    if (call->engine->allocator->alloc != meter_alloc) {
+        call->fault = 1;
+        return;
+    }
+    tl_meter *m = call->engine->allocator->self;
+    int64_t before = call->product_flops;
+    (backward ? m->inner->flash_attention_backward : m->inner->flash_attention)(call);
+    m->now.flops += (tl_u128)(call->product_flops - before);
+    m->now.products++;
+}
+static void meter_flash(tl_kcall *call) { meter_own(call, false); }
+static void meter_flash_backward(tl_kcall *call) { meter_own(call, true); }
+
 tl_meter *tl_meter_new(const tl_kernels *kernels, const tl_allocator *base, tl_error *error) {
     const tl_allocator *b = base ? base : tl_allocator_default();
     tl_meter *m = b->alloc(b->self, sizeof *m, 64, TL_ALLOC_HOST);
@@ -159,6 +174,8 @@ tl_meter *tl_meter_new(const tl_kernels *kernels, const tl_allocator *base, tl_e
     m->table = *kernels;
     m->table.product = meter_product;
     m->table.linear_int8 = meter_linear_int8;
+    m->table.flash_attention = meter_flash;
+    m->table.flash_attention_backward = meter_flash_backward;
     m->places = FIRST_PLACES;
     m->blocks = b->alloc(b->self, m->places * sizeof *m->blocks, 16, TL_ALLOC_HOST);
     if (!m->blocks) {

@@ -44,7 +44,8 @@ typedef struct tl_kcall {
     const void *attr; /* the op's attributes, one of the structs below or NULL */
     void *work;
     int64_t work_bytes;
-    int64_t fault; /* 0, or 1 + flat position of the first bad index */
+    int64_t fault;         /* 0, or 1 + flat position of the first bad index */
+    int64_t product_flops; /* 2·m·n·k of every product that the kernel made itself, added up as it made them */
 } tl_kcall;
 
 typedef void tl_kernel(tl_kcall *call);
@@ -86,15 +87,21 @@ typedef struct tl_softmax_attr {
 } tl_softmax_attr;
 typedef struct tl_norm_attr {
     double epsilon;
+    double gain_offset; /* RMS norm: the row is multiplied by gain + this, in the compute type (Gemma: 1) */
 } tl_norm_attr;
 typedef struct tl_rotary_attr {
     double theta;     /* base, 10000 */
     int64_t first;    /* position of row 0 */
     bool interleaved; /* pairs (0,1),(2,3)… (the RoPE paper); else (i, i + K/2) (GPT-NeoX, Hugging Face) */
     bool inverse;     /* rotate back: the gradient */
-    /* Llama-3.1's frequency scaling; factor 0 when absent */
+    /* tl_rotary_scaling; 0 with a factor above 0 is llama3 */
+    int scaling;
+    bool no_truncate; /* yarn: the ramp's ends are not rounded to whole pairs */
+    int64_t rotated;  /* the first of the last axis that turn; 0: all. The rest is copied */
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
+    /* yarn; attention_factor 0: 0.1·ln(factor) + 1, or of mscale ÷ mscale_all where both are given */
+    double beta_fast, beta_slow, attention_factor, mscale, mscale_all;
 } tl_rotary_attr;
 typedef struct tl_loss_attr {
     int64_t ignore_index;
@@ -205,11 +212,26 @@ typedef struct tl_nll_attr {
 } tl_nll_attr;
 typedef struct tl_masked_softmax_attr {
     double scale;
-    bool has_mask, has_lengths;
-    bool causal;                         /* row i sees columns 0 … i + offset */
-    int64_t offset;                      /* with lengths: lengths[b] − rows instead */
+    bool has_mask, has_sink, has_lengths;
+    int64_t chunk;  /* above 0: row i sees columns of ⌊(i + offset)/chunk⌋'s chunk alone, from its start */
+    bool causal;    /* row i sees columns 0 … i + offset */
+    int64_t offset; /* with lengths: lengths[b] − rows instead */
     int64_t window_before, window_after; /* columns i + offset − before … i + offset + after; negative: no limit */
 } tl_masked_softmax_attr;
+/* See tally/ops_attention.h. */
+enum { TL_FLASH_DQ = 1, TL_FLASH_DK = 2, TL_FLASH_DV = 4, TL_FLASH_DSINKS = 8 };
+typedef struct tl_flash_attr {
+    double scale, softcap; /* softcap 0: none */
+    bool causal, has_sinks, has_slopes;
+    int64_t offset, window_before, chunk; /* window negative, chunk 0: none */
+    tl_random_attr dropout;               /* a: the probability; 0: none. first: of element [0,0,0,0] of [B,H,T,S] */
+    uint32_t wanted;                      /* backward: TL_FLASH_DQ … */
+} tl_flash_attr;
+#define TL_FLASH_MOST 1024 /* largest head size: the blocks then fit a worker's scratch */
+typedef struct tl_multiply_add_attr {
+    double keep, value;
+    bool divides;
+} tl_multiply_add_attr;
 typedef struct tl_swiglu_attr {
     double alpha;
 } tl_swiglu_attr;
@@ -227,6 +249,45 @@ typedef struct tl_quantize_attr {
 #define TL_8BIT_BLOCK 256
 /* Elements that one partial sum of mse takes. */
 #define TL_ERROR_BLOCK 4096
+
+/* ---- flash attention's blocks: by the sizes of the heads alone ---- */
+/* Bytes of a worker's scratch block that the backward kernel uses with blocks of `block` rows and keys: Q, dO and their transposes,
+ * K, V, three gradients, two squares of scores, 8 numbers a row. Rows are padded to 16. */
+static inline int64_t tl_flash_scratch(int64_t block, int64_t k, int64_t l, bool wide) {
+    int64_t kp = (k + 15) / 16 * 16, lp = (l + 15) / 16 * 16;
+    return block * (5 * kp + 4 * lp + 2 * block + 8) * (wide ? 8 : 4) + 8 * TL_FLASH_MOST;
+}
+static inline int64_t tl_flash_block(int64_t k, int64_t l, bool wide) {
+    int64_t block = 64;
+    while (block > 16 && tl_flash_scratch(block, k, l, wide) > (int64_t)3 << 19)
+        block /= 2;
+    return block;
+}
+/* Columns [*low, *high) that row `row` sees, of `columns`. */
+static inline void tl_flash_sees(const tl_flash_attr *a, int64_t row, int64_t columns, int64_t *low, int64_t *high) {
+    int64_t at = row + a->offset;
+    *low = 0;
+    *high = a->causal && at < columns ? at + 1 : columns;
+    if (a->window_before >= 0 && at > a->window_before)
+        *low = at - a->window_before;
+    if (a->chunk > 0) {
+        int64_t begin = at / a->chunk * a->chunk;
+        *low = begin > *low ? begin : *low;
+        *high = a->chunk < *high - begin ? begin + a->chunk : *high;
+    }
+    *low = *low < columns ? *low : columns;
+    *high = *high > *low ? *high : *low;
+}
+/* Backward: parts that the keys of one head are cut into, so that few heads keep several threads busy; each has its own sum for
+ * dQ, and the parts are added in order. Keys of one part, a whole number of blocks. */
+static inline int64_t tl_flash_part(int64_t heads, int64_t columns, int64_t block) {
+    int64_t blocks = columns / block + (columns % block != 0),
+            parts = heads > 0 && heads < 8 ? (8 + heads - 1) / heads : 1;
+    parts = parts > blocks / 4 ? blocks / 4 : parts;
+    parts = parts < 1 ? 1 : parts;
+    int64_t part = (blocks + parts - 1) / parts * block;
+    return part > 0 ? part : block;
+}
 
 struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     const char *name; /* "portable", "avx2", "avx512" */
@@ -338,12 +399,22 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     /* in: log p, targets, weight (data NULL: none), gradient, [Σ weights, loss: mean only] → out[0] gradient of log p (zeros
      * but at the targets), out[1] of the weight; data NULL: not wanted. */
     tl_kernel *nll_loss_backward;
-    /* in: x[…,T,S], [mask: bool, or floats added; sizes as x, strides may be 0], [lengths i32 or i64[B], B x's first axis] →
+    /* in: x[…,T,S], [mask: bool, or floats added; sizes as x, strides may be 0], [sink: x's dtype, sizes as x, last two
+     * strides 0: one more term e^sink of the row's sum], [lengths i32 or i64[B], B x's first axis] →
      * out[0] softmax(scale·x + mask) over the last axis; columns that the mask, −inf, a length or the window hides are 0 and not
      * read for sums; a row without columns is all 0. tl_masked_softmax_attr. Backward is softmax_backward. */
     tl_kernel *masked_softmax;
     /* The same without the softmax: scale·x + mask, −inf where hidden. */
     tl_kernel *masked_scores;
+    /* in: q[B,H,T,K], k[B,G,S,K], v[B,G,S,L], [sinks[H]], [slopes[H]] → out[0] y[B,T,H,L], out[1] log-sum-exp [B,H,T] (n_out 1: not
+     * wanted). tl_flash_attr. Uses the workers' scratch, tl_flash_scratch bytes of it. Backward: in: q, k, v, y, log-sum-exp,
+     * gradient [B,T,H,L], [sinks], [slopes] → out[0] dq[B,T,H,K], out[1] dk[B,S,G,K], out[2] dv[B,S,G,L], out[3] dsinks[H]; data
+     * NULL: not wanted. work, of the compute type: where that is not the dtype, sums for dk and dv (wanted ones) of B·G·S rows;
+     * then, with n > 1 parts of keys, n sums for dq. Both count product_flops. */
+    tl_kernel *flash_attention, *flash_attention_backward;
+    /* in: into, x, [y] → out[0] keep·into + value·x (·y, or /y where `divides`), in place on in[0]. Any floats.
+     * tl_multiply_add_attr. */
+    tl_kernel *multiply_add;
     /* in: a, b → a·σ(alpha·a)·b. Backward: in: a, b, gradient → out[0] da, out[1] db. tl_swiglu_attr. */
     tl_kernel *swiglu, *swiglu_backward;
     /* in: x, scale, [zero point] of x's sizes (strides 0 where they repeat) → out[0] saturate(round(x ÷ scale) + zero point), to

@@ -21,7 +21,7 @@ static bool options_are_good(const tl_net *net, const tl_cache_options *o) {
     if (!tl_dtype_is_float(o->dtype))
         return tl_ctx_fail(net->ctx, TL_ERR_DTYPE, "a cache in %s; a float would work", tl_dtype_name(o->dtype)) ==
                TL_OK;
-    if (m->learned_positions && o->capacity > m->context)
+    if (net->position_table && o->capacity > m->context)
         return tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
                            "a cache of %lld positions; %s has learned %lld (%s): that many would work",
                            (long long)o->capacity, m->name, (long long)m->context, m->source_context.text) == TL_OK;
@@ -39,13 +39,14 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
     tl_phase before = tl_phase_get(ctx);
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
-    const tl_symbols *s = &net->symbols;
-    tl_shape shape = TL_SHAPE(ctx, tl_dim_symbol(ctx, "B", options->batch, "sequences"), s->G,
-                              tl_dim_symbol(ctx, "S", options->capacity, "positions kept"), s->K);
+    tl_dim B = tl_dim_symbol(ctx, "B", options->batch, "sequences");
+    tl_dim S = tl_dim_symbol(ctx, "S", options->capacity, "positions kept");
     for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); cache->part && tl_repeat_next(&r);) {
+        const tl_attention *a = &net->blocks[r.index].attention;
         tl_module_begin(ctx, "cache", r.index);
-        for (int64_t i = 2 * r.index; i < 2 * r.index + 2; i++)
-            cache->part[i] = tl_keep(tl_empty(ctx, options->dtype, shape, TL_CACHE));
+        for (int which = 0; which < 2; which++)
+            cache->part[2 * r.index + which] =
+                tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, S, which == 0 ? a->K : a->L), TL_CACHE));
         tl_module_end(ctx);
     }
     tl_scope_end(ctx);

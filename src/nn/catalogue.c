@@ -2,6 +2,7 @@
 #include "nn/catalogue.h"
 
 #include "base/nearest.h"
+#include "nn/family.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,8 +78,10 @@ static const tl_catalogue_entry *look_up(const char *typed, size_t length) {
     return NULL;
 }
 
-/* "meta-llama/Meta-Llama-3.1-8B-hf" is llama-3.1-8b: the organisation, Meta's own prefix and the format's ending go. */
+/* "meta-llama/Meta-Llama-3.1-8B-hf" is llama-3.1-8b: the organisation, Meta's own prefix, and the ending of a format or of a
+ * finetuning, which changes no shape, go. */
 static const tl_catalogue_entry *find_entry(const char *typed) {
+    static const char *const endings[] = {"-hf", "-instruct", "-it", "-pt", "-base", "-chat", "-chat-hf"};
     const char *slash = strrchr(typed, '/');
     const char *name = slash != NULL ? slash + 1 : typed;
     size_t length = strlen(name);
@@ -88,8 +91,11 @@ static const tl_catalogue_entry *find_entry(const char *typed) {
         length -= strlen("meta-");
         entry = look_up(name, length);
     }
-    if (entry == NULL && length > 3 && starts_with(name + length - 3, "-hf"))
-        entry = look_up(name, length - 3);
+    for (size_t i = 0; entry == NULL && i < sizeof endings / sizeof endings[0]; i++) {
+        size_t ending = strlen(endings[i]);
+        if (length > ending && starts_with(name + length - ending, endings[i]))
+            entry = look_up(name, length - ending);
+    }
     return entry;
 }
 
@@ -121,27 +127,60 @@ static void fill_gpt2(const tl_catalogue_entry *entry, tl_model *model) {
     set_source(&model->source_context, "n_positions, catalogue");
 }
 
-static void fill_llama(const tl_catalogue_entry *entry, tl_model *model) {
-    model->kv_heads = entry->kv_heads != 0 ? entry->kv_heads : entry->heads;
-    model->head_size = entry->head_size != 0 ? entry->head_size : entry->width / entry->heads;
-    model->ff = entry->ff;
-    model->gated = entry->gated;
-    model->rope_interleaved = entry->rope_interleaved;
-    model->activation = TL_SILU;
-    model->rope_theta = entry->rope_theta;
-    model->rope_factor = entry->rope_factor;
-    model->rope_low_freq = entry->rope_low_freq;
-    model->rope_high_freq = entry->rope_high_freq;
-    model->rope_original_context = entry->rope_original_context;
-    set_source(&model->source_layers, "num_hidden_layers, catalogue");
-    set_source(&model->source_width, "hidden_size, catalogue");
-    set_source(&model->source_heads, "num_attention_heads, catalogue");
+void tl_catalogue_layers(tl_model *model, unsigned bit, int64_t first, int64_t period, bool others) {
+    for (int64_t i = first; i < model->layers && i < TL_MODEL_LAYERS; i++)
+        if (((i + 1) % period == 0) != others)
+            model->layer[i] = (uint8_t)(model->layer[i] | bit);
+}
+
+void tl_catalogue_not_computed(tl_model *model, const char *what) {
+    (void)snprintf(model->not_computed, sizeof model->not_computed, "%s", what);
+}
+
+/* The names that configurations of the family give its sizes. */
+static void name_sizes(const tl_catalogue_entry *entry, tl_model *model) {
+    bool gptj = entry->family == TL_FAMILY_GPTJ, opt = entry->family == TL_FAMILY_OPT;
+    set_source(&model->source_layers, "%s, catalogue", gptj ? "n_layer" : "num_hidden_layers");
+    set_source(&model->source_width, "%s, catalogue", gptj ? "n_embd" : "hidden_size");
+    set_source(&model->source_heads, "%s, catalogue", gptj ? "n_head" : "num_attention_heads");
     set_source(&model->source_kv_heads, "%s",
                entry->kv_heads != 0 ? "num_key_value_heads, catalogue" : "H: one per head");
     set_source(&model->source_head_size, "%s", entry->head_size != 0 ? "head_dim, catalogue" : "D/H");
-    set_source(&model->source_ff, "intermediate_size, catalogue");
+    set_source(&model->source_ff, "%s, catalogue", opt ? "ffn_dim" : "intermediate_size");
     set_source(&model->source_vocab, "vocab_size, catalogue");
-    set_source(&model->source_context, "max_position_embeddings, catalogue");
+    set_source(&model->source_context, "%s, catalogue", gptj ? "n_positions" : "max_position_embeddings");
+}
+
+/* Every family but the first: what it fixes, then the row, then what its column `more` says. */
+static void fill_family(const tl_catalogue_entry *entry, tl_model *model) {
+    model->kv_heads = entry->kv_heads != 0 ? entry->kv_heads : entry->heads;
+    model->head_size = entry->head_size != 0 ? entry->head_size : entry->width / entry->heads;
+    model->ff = entry->ff;
+    model->rope_theta = entry->rope_theta;
+    name_sizes(entry, model);
+    if (entry->family == TL_FAMILY_LLAMA) {
+        model->gated = entry->gated;
+        model->rope_interleaved = entry->rope_interleaved;
+        model->rope_factor = entry->rope_factor;
+        model->rope_low_freq = entry->rope_low_freq;
+        model->rope_high_freq = entry->rope_high_freq;
+        model->rope_original_context = entry->rope_original_context;
+    }
+    if (model->norm == TL_NORM_RMS_ONE) /* Gemma alone */
+        model->embedding_scale = __builtin_sqrt((double)entry->width);
+    if (entry->more != NULL)
+        entry->more(model);
+    if (model->kv_rank > 0) {
+        model->head_size = model->qk_nope + model->qk_rope;
+        set_source(&model->source_kv_heads, "H in latent attention");
+        set_source(&model->source_head_size, "qk_nope + qk_rope");
+    }
+    if (model->experts > 0) {
+        set_source(&model->source_experts, "catalogue");
+        set_source(&model->source_expert_ff, "catalogue");
+    }
+    if (model->window > 0)
+        set_source(&model->source_window, "catalogue");
 }
 
 static void fill_cruncher(tl_model *model) {
@@ -167,7 +206,7 @@ tl_status tl_catalogue_model(const char *name, tl_model *model, tl_error *error)
     }
     memset(model, 0, sizeof *model);
     (void)snprintf(model->name, sizeof model->name, "%s", entry->name);
-    model->family = entry->family;
+    tl_model_start(model, entry->family);
     model->layers = entry->layers;
     model->width = entry->width;
     model->heads = entry->heads;
@@ -180,14 +219,12 @@ tl_status tl_catalogue_model(const char *name, tl_model *model, tl_error *error)
     case TL_FAMILY_GPT2:
         fill_gpt2(entry, model);
         break;
-    case TL_FAMILY_LLAMA:
-        fill_llama(entry, model);
-        break;
     case TL_FAMILY_CRUNCHER:
         fill_cruncher(model);
         break;
     default:
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s: its family is not in the catalogue", entry->name);
+        fill_family(entry, model);
+        break;
     }
     return tl_model_check(model, error);
 }

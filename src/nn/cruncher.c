@@ -44,4 +44,4 @@ static tl_tensor *cruncher_loss(tl_net *net, tl_tensor *output, tl_tensor *targe
     return tl_leave(net, tl_mse(output, target));
 }
 
-const tl_family_code tl_family_cruncher = {"layers", cruncher_build, cruncher_hidden, cruncher_head, cruncher_loss};
+const tl_family_code tl_family_cruncher = {cruncher_build, cruncher_hidden, cruncher_head, cruncher_loss};

@@ -1,24 +1,12 @@
 /* Emulated float8 in the linear layers of blocks: which layers, their states, the product itself. Embeddings, norms, attention's
  * own products and the head stay as they are, as in Transformer Engine, which replaces Linear layers alone. */
-#include "nn/net.h"
+#include "nn/names.h"
 
 #include "kernel/table.h"
 #include "tensor/ctx.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { WEIGHTS_PER_BLOCK = 7 };
-
-static int block_weights(const tl_block *b, tl_tensor *list[WEIGHTS_PER_BLOCK]) {
-    tl_tensor *const all[WEIGHTS_PER_BLOCK] = {b->attention.q, b->attention.k, b->attention.v, b->attention.out,
-                                               b->mlp.gate,    b->mlp.up,      b->mlp.down};
-    int n = 0;
-    for (int i = 0; i < WEIGHTS_PER_BLOCK; i++)
-        if (all[i])
-            list[n++] = all[i];
-    return n;
-}
 
 static const char *name_of(const tl_net *net, const tl_tensor *weight) {
     for (int i = 0; i < net->count; i++)
@@ -64,10 +52,10 @@ tl_status tl_net_use_fp8(tl_net *net) {
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
     for (int64_t l = 0; l < net->model.layers && ok; l++) {
-        tl_tensor *list[WEIGHTS_PER_BLOCK];
-        int n = block_weights(&net->blocks[l], list);
-        for (int i = 0; i < n && ok; i++)
-            ok = add_state(net, list[i]);
+        tl_tensor **at[TL_BLOCK_WEIGHTS];
+        tl_block_weights(&net->blocks[l], at);
+        for (int i = 0; i < TL_BLOCK_PRODUCTS && ok; i++)
+            ok = !at[i] || !*at[i] || add_state(net, *at[i]);
     }
     tl_scope_end(ctx);
     tl_phase_set(ctx, before);
@@ -106,20 +94,26 @@ tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *
     return tl_fp8_gradient_(tl_linear_(x, w, bias, site), state, site);
 }
 
+/* "model.layers.3.mlp.up_proj.fp8" is of the pattern "layers.*.mlp.up_proj" where the blocks are "layers". */
+static bool is_of_pattern(const char *state, const char *layers, const char *pattern) {
+    char first[64], want[160];
+    snprintf(first, sizeof first, "%s.", layers);
+    const char *found = strstr(state, first);
+    if (!found)
+        return false;
+    const char *tail = found + strlen(first);
+    tail += strspn(tail, "0123456789");
+    const char *end = strstr(tail, ".fp8");
+    snprintf(want, sizeof want, "%s.*%.*s", layers, (int)(end ? end - tail : 0), tail);
+    return strcmp(want, pattern) == 0;
+}
+
+/* Layers may differ, so that no block stands for all. */
 bool tl_net_is_fp8_layer(const tl_net *net, const char *pattern) {
-    const char *layers = net->code->layers;
-    int64_t per_block = net->fp8_count / (net->model.layers > 0 ? net->model.layers : 1);
-    for (int64_t i = 0; i < per_block; i++) { /* those of the first block stand for all */
-        char first[64], want[128];
-        snprintf(first, sizeof first, "%s.0", layers);
-        const char *found = strstr(net->fp8[i].name, first);
-        if (!found)
-            continue;
-        const char *tail = found + strlen(first), *end = strstr(tail, ".fp8");
-        snprintf(want, sizeof want, "%s.*%.*s", layers, (int)(end ? end - tail : 0), tail);
-        if (strcmp(want, pattern) == 0)
+    const char *layers = net->names ? net->names->layers : "layers";
+    for (int i = 0; i < net->fp8_count; i++)
+        if (is_of_pattern(net->fp8[i].name, layers, pattern))
             return true;
-    }
     return false;
 }
 

@@ -1,5 +1,6 @@
 /* Nets: built from a description by their family's code; parameters named, initialised and counted here. */
 #include "nn/lora.h"
+#include "nn/names.h"
 #include "nn/start.h"
 #include "tally/init.h"
 
@@ -10,17 +11,42 @@
 
 double tl_square_root(double x) { return __builtin_sqrt(x); }
 
-static const tl_family_code *family_code(tl_family family) {
-    switch (family) {
-    case TL_FAMILY_GPT2:
-        return &tl_family_gpt2;
-    case TL_FAMILY_LLAMA:
-        return &tl_family_llama;
-    case TL_FAMILY_CRUNCHER:
-        return &tl_family_cruncher;
-    default:
-        return NULL;
-    }
+tl_positions tl_positions_of(const tl_model *model) {
+    if (model->positions != TL_POSITIONS_OF_FAMILY)
+        return model->positions;
+    return model->learned_positions ? TL_POSITIONS_LEARNED : TL_POSITIONS_ROTARY;
+}
+
+tl_norm_kind tl_norm_kind_of(const tl_model *model) {
+    if (model->norm != TL_NORM_OF_FAMILY)
+        return model->norm;
+    return model->family == TL_FAMILY_GPT2 ? TL_NORM_LAYER : TL_NORM_RMS;
+}
+
+static tl_dim sized(tl_ctx *ctx, const char *symbol, int64_t value, const char *source) {
+    return value > 0 ? tl_dim_symbol(ctx, symbol, value, source) : tl_dim_of(0);
+}
+
+static void expert_symbols(tl_net *net) {
+    tl_ctx *ctx = net->ctx;
+    const tl_model *m = &net->model;
+    tl_symbols *s = &net->symbols;
+    s->E = tl_dim_symbol(ctx, "E", m->experts, m->source_experts.text);
+    s->k = tl_dim_symbol(ctx, "k", m->experts_per_token, "experts of a token");
+    s->Fe = tl_dim_symbol(ctx, "Fe", m->expert_ff, m->source_expert_ff.text);
+    s->Fs = sized(ctx, "Fs", m->shared_ff, "shared experts");
+}
+
+static void latent_symbols(tl_net *net) {
+    tl_ctx *ctx = net->ctx;
+    const tl_model *m = &net->model;
+    tl_symbols *s = &net->symbols;
+    s->Rq = sized(ctx, "Rq", m->q_rank, "rank of queries");
+    s->Rkv = tl_dim_symbol(ctx, "Rkv", m->kv_rank, "rank of keys and values");
+    s->Kn = tl_dim_symbol(ctx, "Kn", m->qk_nope, "the still part of a key");
+    s->Kr = tl_dim_symbol(ctx, "Kr", m->qk_rope, "the turning part of a key");
+    s->Kv = tl_dim_symbol(ctx, "Kv", m->value_size, "size of a value");
+    s->K = tl_dim_add(ctx, s->Kn, s->Kr);
 }
 
 /* CS336 writes K as D/H and has no grouped heads; llama's head size and groups are symbols of their own. */
@@ -30,17 +56,28 @@ static void make_symbols(tl_net *net) {
     tl_symbols *s = &net->symbols;
     s->N = tl_dim_symbol(ctx, "N", m->layers, m->source_layers.text);
     s->D = tl_dim_symbol(ctx, "D", m->width, m->source_width.text);
-    if (m->family == TL_FAMILY_CRUNCHER)
+    if (!tl_names_of(m))
         return;
-    bool plain = m->family == TL_FAMILY_GPT2 ||
-                 (m->rope_interleaved && m->kv_heads == m->heads && m->head_size * m->heads == m->width);
+    bool even = m->kv_heads == m->heads && m->head_size * m->heads == m->width && m->kv_rank == 0;
+    bool plain = even && (tl_names_of(m)->one_head_symbol || m->rope_interleaved);
     s->H = tl_dim_symbol(ctx, "H", m->heads, m->source_heads.text);
-    s->G = plain ? s->H : tl_dim_symbol(ctx, "G", m->kv_heads, m->source_kv_heads.text);
-    s->K = plain ? tl_dim_div(ctx, s->D, s->H) : tl_dim_symbol(ctx, "K", m->head_size, m->source_head_size.text);
-    s->F = tl_dim_symbol(ctx, "F", m->ff, m->source_ff.text);
+    s->G = plain || m->kv_rank > 0 ? s->H : tl_dim_symbol(ctx, "G", m->kv_heads, m->source_kv_heads.text);
+    if (m->kv_rank > 0)
+        latent_symbols(net);
+    else
+        s->K = plain ? tl_dim_div(ctx, s->D, s->H) : tl_dim_symbol(ctx, "K", m->head_size, m->source_head_size.text);
+    s->F = sized(ctx, "F", m->ff, m->source_ff.text);
     s->V = tl_dim_symbol(ctx, "V", m->vocab, m->source_vocab.text);
-    if (m->learned_positions)
+    if (tl_positions_of(m) == TL_POSITIONS_LEARNED)
         s->C = tl_dim_symbol(ctx, "C", m->context, m->source_context.text);
+    s->R = m->rotary_size > 0 && m->rotary_size < m->head_size
+               ? tl_dim_symbol(ctx, "R", m->rotary_size, "of K, what turns")
+               : s->K;
+    if (m->experts > 0)
+        expert_symbols(net);
+    s->Gg = sized(ctx, "Gg", m->global_kv_heads, "key/value heads of global layers");
+    s->Kg = sized(ctx, "Kg", m->global_head_size, "head size of global layers");
+    s->De = m->embedding_size > 0 ? tl_dim_symbol(ctx, "De", m->embedding_size, "width of the embeddings") : s->D;
 }
 
 tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
@@ -74,7 +111,7 @@ tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, cons
     net->model = *model;
     net->init = scheme;
     net->dtype = dtype;
-    net->code = family_code(model->family);
+    net->code = tl_names_of(model) ? &tl_decoder : &tl_family_cruncher;
     net->blocks = tl_host_alloc(ctx, (size_t)model->layers * sizeof *net->blocks);
     tl_phase before = tl_phase_get(ctx);
     bool recording = ctx->recording;
@@ -100,6 +137,7 @@ void tl_net_free(tl_net *net) {
     tl_ctx *ctx = net->ctx;
     tl_net_fp8_free(net);
     tl_net_lora_free(net);
+    tl_net_let_go(net);
     for (int i = 0; i < net->count; i++) {
         tl_tensor_clear_grad(net->parameters[i].tensor);
         tl_free(net->parameters[i].tensor);
@@ -107,6 +145,7 @@ void tl_net_free(tl_net *net) {
     }
     for (int i = 0; net->scales && i < net->count; i++)
         tl_free(net->scales[i]);
+    tl_free(net->slopes);
     tl_host_free(ctx, net->scales, net->scales ? (size_t)net->count * sizeof *net->scales : 0);
     tl_host_free(ctx, net->parameters, (size_t)net->capacity * sizeof *net->parameters);
     tl_host_free(ctx, net->blocks, (size_t)net->model.layers * sizeof *net->blocks);
@@ -144,12 +183,19 @@ int64_t tl_net_count_trainable(const tl_net *net) {
     return n;
 }
 
+/* The experts' weights and biases have their axis in front. */
+static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
+    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
+}
+
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {
     memset(count, 0, sizeof *count);
     for (int i = 0; i < net->count; i++) {
-        int64_t n = elements(&net->parameters[i]);
+        const tl_parameter *p = &net->parameters[i];
+        int64_t n = elements(p);
         count->unique += n;
-        if (!net->parameters[i].embedding)
+        count->active += is_of_experts(net, p) ? n / net->model.experts * net->model.experts_per_token : n;
+        if (!p->embedding)
             count->non_embedding += n;
     }
     count->untied = count->unique;
@@ -202,16 +248,30 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
     return buffer;
 }
 
-tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
-    net->choices = *choices;
-    return TL_OK;
-}
-
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
 
+void tl_net_let_go(tl_net *net) {
+    tl_free_rotary_tables(net);
+    tl_free_masks(net);
+}
+
+static tl_tensor *hidden_of(tl_net *net, tl_tensor *input) {
+    tl_net_let_go(net);
+    if (!input || (net->names && (!tl_make_rotary_tables(net, input) || !tl_make_masks(net, input))))
+        return NULL;
+    return net->code->hidden(net, input);
+}
+
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
-    tl_tensor *hidden = input ? net->code->hidden(net, input) : NULL;
-    return hidden ? net->code->head(net, hidden) : NULL;
+    tl_tensor *hidden = hidden_of(net, input), *output = hidden ? net->code->head(net, hidden) : NULL;
+    if (!net->ctx->recording) /* else backward may run layers again */
+        tl_net_let_go(net);
+    return output;
+}
+
+/* The loss holds the output projection: cruncher's has none. */
+static bool projects(const tl_net *net) {
+    return net->names && (net->choices.loss == TL_LOSS_CHUNKED || net->choices.loss == TL_LOSS_FUSED);
 }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
@@ -219,12 +279,16 @@ tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
     tl_tensor *loss = NULL;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_scope_begin(ctx);
-    tl_tensor *output = tl_net_forward(net, input);
+    tl_tensor *output = projects(net) ? hidden_of(net, input) : tl_net_forward(net, input);
     tl_phase_set(ctx, TL_PHASE_LOSS);
-    if (output && target)
+    if (output && target && projects(net))
+        loss = tl_projected_loss(net, output, target);
+    else if (output && target)
         loss = net->code->loss(net, output, target);
     tl_tensor *carried = NULL;
     tl_scope_end_into(ctx, &carried, loss);
+    if (!ctx->recording)
+        tl_net_let_go(net);
     return carried;
 }
 
@@ -247,12 +311,17 @@ tl_tensor *tl_net_parameter(tl_net *net, const char *name, tl_shape shape, tl_st
     return t;
 }
 
-bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, bool bias) {
+bool tl_net_norm(tl_net *net, tl_norm *norm, const char *path, tl_dim size) {
     char name[160];
-    tl_shape shape = TL_SHAPE(net->ctx, net->symbols.D);
+    tl_shape shape = TL_SHAPE(net->ctx, size);
+    norm->kind = tl_norm_kind_of(&net->model);
+    if (norm->kind == TL_NORM_LAYER_PLAIN)
+        return true;
+    /* Gemma's gain is 1 + weight, and its weights start at 0. */
+    tl_start start = {norm->kind == TL_NORM_RMS_ONE ? TL_START_ZERO : TL_START_ONE, 0};
     snprintf(name, sizeof name, "%s.weight", path);
-    norm->gain = tl_net_parameter(net, name, shape, (tl_start){TL_START_ONE, 0}, false, false);
-    if (!norm->gain || !bias)
+    norm->gain = tl_net_parameter(net, name, shape, start, false, false);
+    if (!norm->gain || norm->kind != TL_NORM_LAYER)
         return norm->gain != NULL;
     snprintf(name, sizeof name, "%s.bias", path);
     norm->bias = tl_net_parameter(net, name, shape, (tl_start){TL_START_ZERO, 0}, false, false);

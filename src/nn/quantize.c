@@ -9,7 +9,17 @@
 
 #include <string.h>
 
-static bool is_linear(const tl_parameter *p) { return !p->embedding && tl_tensor_ndim(p->tensor) == 2; }
+/* Of the blocks' linear layers and the projections of embeddings: not the experts', whose products are grouped. */
+static bool is_linear(tl_net *net, const tl_tensor *t) {
+    bool found = t == net->embed_in || t == net->embed_out;
+    for (int64_t i = 0; i < net->model.layers && !found; i++) {
+        tl_tensor **at[TL_BLOCK_WEIGHTS];
+        tl_block_weights(&net->blocks[i], at);
+        for (int k = 0; k < TL_BLOCK_WEIGHTS; k++)
+            found = found || (at[k] && *at[k] == t);
+    }
+    return found;
+}
 
 /* The largest |w| of each row, without a copy of the weight: the larger of its largest and −its smallest. */
 static tl_tensor *largest_of_rows(tl_tensor *w) {
@@ -35,19 +45,18 @@ static tl_status check_finite(tl_net *net, const char *name, const tl_tensor *la
     return status;
 }
 
-static void replace(tl_tensor **at, const tl_tensor *old, tl_tensor *new) {
-    if (*at == old)
-        *at = new;
-}
-
 static void replace_everywhere(tl_net *net, const tl_tensor *old, tl_tensor *new) {
     for (int64_t i = 0; i < net->model.layers; i++) {
-        tl_attention *a = &net->blocks[i].attention;
-        tl_mlp *m = &net->blocks[i].mlp;
-        tl_tensor **at[] = {&a->q, &a->k, &a->v, &a->out, &m->up, &m->gate, &m->down};
-        for (size_t k = 0; k < sizeof at / sizeof at[0]; k++)
-            replace(at[k], old, new);
+        tl_tensor **at[TL_BLOCK_WEIGHTS];
+        tl_block_weights(&net->blocks[i], at);
+        for (int k = 0; k < TL_BLOCK_WEIGHTS; k++)
+            if (at[k] && *at[k] == old)
+                *at[k] = new;
     }
+    if (net->embed_in == old)
+        net->embed_in = new;
+    if (net->embed_out == old)
+        net->embed_out = new;
 }
 
 bool tl_net_int8_of(tl_net *net, const char *name, tl_tensor *weight, tl_tensor **q_out, tl_tensor **scale_out) {
@@ -88,7 +97,7 @@ tl_status tl_net_quantize_int8(tl_net *net) {
     if (ctx->error.status != TL_OK)
         return ctx->error.status;
     if (net->model.family == TL_FAMILY_CRUNCHER)
-        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s is not quantised; gpt2 and llama models are", net->model.name);
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s is not quantised; decoders are", net->model.name);
     if (net->lora)
         return tl_ctx_fail(ctx, TL_ERR_STATE, "%s has adapters, which choose their base: int8 is one (tl_lora_options)",
                            net->model.name);
@@ -102,7 +111,7 @@ tl_status tl_net_quantize_int8(tl_net *net) {
     ctx->recording = false;
     tl_phase_set(ctx, TL_PHASE_LOAD);
     for (int i = 0; i < net->count && ok; i++) {
-        if (!is_linear(&net->parameters[i]))
+        if (!is_linear(net, net->parameters[i].tensor))
             continue;
         tl_module_begin(ctx, "quantize", -1);
         tl_scope_begin(ctx);

@@ -4,7 +4,8 @@
 
 static tl_status accumulate_infer(tl_sig *sig) {
     char a[200], b[200];
-    tl_status status = tl_sig_want_same_dtype(sig);
+    bool narrow = sig->in[1]->dtype == TL_BF16 || sig->in[1]->dtype == TL_F16; /* into a sum kept in f32 */
+    tl_status status = narrow && sig->in[0]->dtype == TL_F32 ? TL_OK : tl_sig_want_same_dtype(sig);
     if (status == TL_OK)
         status = tl_sig_want_arithmetic(sig, 0);
     if (status != TL_OK)

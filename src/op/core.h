@@ -45,7 +45,13 @@ struct tl_saved {
     const tl_dtype *in_dtype;
     const bool *needs;
     tl_tensor *in[TL_MAX_IO], *out[TL_MAX_IO], *into[TL_MAX_IO];
+    tl_tensor *(*take)(const tl_saved *saved, int input);
+    void *node;
 };
+
+/* A saved input as the caller's own, in the current scope: the tape's hold on it ends, so that it may be written into and handed
+ * on. Once for each. */
+tl_tensor *tl_saved_take(const tl_saved *saved, int input);
 
 /* The sum of g over the axes that broadcasting `shape` to g's shape stretched; g itself if none. */
 tl_tensor *tl_sum_to(tl_tensor *g, const tl_shape *shape, const char *site);

@@ -101,6 +101,9 @@ static void book(const tl_sig *sig, const tl_cost *cost, bool allocates) {
     r->place = ctx->place;
     r->matmul = cost->matmul;
     r->matmul_causal = cost->causal_set ? cost->matmul_causal : cost->matmul;
+    r->executed = cost->executed_set ? cost->executed : cost->matmul;
+    r->matmul_again = cost->matmul_again;
+    r->matmul_causal_again = cost->matmul_causal_again;
     r->arithmetic = cost->arithmetic;
     r->special = cost->special;
     r->sent = cost->sent;
@@ -128,9 +131,10 @@ static void book(const tl_sig *sig, const tl_cost *cost, bool allocates) {
 static void cost_clear(tl_cost *cost) {
     const tl_amount none = {0};
     cost->matmul = cost->matmul_causal = cost->arithmetic = cost->special = none;
+    cost->executed = cost->matmul_again = cost->matmul_causal_again = none;
     cost->read = cost->written = cost->sent = none;
     cost->workspace = (tl_dim){0};
-    cost->causal_set = cost->read_set = cost->written_set = false;
+    cost->causal_set = cost->executed_set = cost->read_set = cost->written_set = false;
     cost->m = cost->n = cost->k = cost->batch = 0;
 }
 
@@ -152,7 +156,7 @@ static tl_status compute(const tl_sig *sig, tl_tensor *const all[], const tl_dim
         args.call.attr = sig->attr;
         args.call.work = work ? work->data : NULL;
         args.call.work_bytes = work ? work->bytes : 0;
-        args.call.fault = 0;
+        args.call.fault = args.call.product_flops = 0;
         for (int i = 0; i < sig->n_in; i++)
             arrays_of(sig->in[i], &args.call.in[i]);
         for (int i = 0; i < sig->n_out; i++)

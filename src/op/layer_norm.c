@@ -129,7 +129,7 @@ static void layer_norm_sample(uint64_t seed, tl_case *c) {
     int64_t size[3];
     sample_shape(&seed, size);
     int form = (int)tl_sample_below(&seed, 4);
-    tl_norm_attr attr = {form == 3 ? 1e-3 : 1e-5};
+    tl_norm_attr attr = {form == 3 ? 1e-3 : 1e-5, 0};
     if (form == 0)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, &size[2]);
     else
@@ -146,6 +146,6 @@ TL_OP(layer_norm, sizeof(tl_norm_attr), layer_norm_infer, layer_norm_cost, layer
       layer_norm_grad, layer_norm_sample);
 
 tl_tensor *tl_layer_norm_(tl_tensor *x, tl_tensor *gain, tl_tensor *bias, double epsilon, const char *site) {
-    tl_norm_attr attr = {epsilon};
+    tl_norm_attr attr = {epsilon, 0};
     return tl_run1(&tl_op_layer_norm, (tl_tensor *[]){x, gain, bias}, bias ? 3 : 2, &attr, site);
 }

@@ -26,8 +26,25 @@ static tl_status masked_softmax_infer(tl_sig *sig) {
             return tl_sig_fail(sig, TL_ERR_SHAPE, "the mask %s does not broadcast to %s",
                                tl_tensor_text(sig->in[1], text, sizeof text), tl_tensor_text(x, of, sizeof of));
     }
+    if (attr->has_sink) {
+        int at = 1 + attr->has_mask;
+        tl_shape shape;
+        const tl_tensor *sink = sig->in[at];
+        if (sink->dtype != x->dtype)
+            return tl_sig_fail(sig, TL_ERR_DTYPE, "the sink is %s; %s would work", tl_dtype_name(sink->dtype),
+                               tl_dtype_name(x->dtype));
+        if ((status = tl_sig_broadcast(sig, 0, at, &shape)))
+            return status;
+        if (!tl_shape_equal(&shape, &x->shape) || sink->shape.ndim < 2 || tl_in_dim(sig, at, -1).size != 1 ||
+            tl_in_dim(sig, at, -2).size != 1)
+            return tl_sig_fail(sig, TL_ERR_SHAPE, "the sink %s is not one number a matrix of %s, as […,1,1]",
+                               tl_tensor_text(sink, text, sizeof text), tl_tensor_text(x, of, sizeof of));
+    }
+    if (attr->chunk < 0)
+        return tl_sig_fail(sig, TL_ERR_ARGUMENT, "a chunk of %lld; 0 (none) or more would work",
+                           (long long)attr->chunk);
     if (attr->has_lengths) {
-        int at = attr->has_mask ? 2 : 1;
+        int at = 1 + attr->has_mask + attr->has_sink;
         if ((status = tl_sig_want_ndim(sig, 0, 3)) || (status = tl_sig_want_index(sig, at, "the lengths")) ||
             (status = tl_sig_want_vector(sig, at, tl_in_dim(sig, 0, 0), "the tensor of lengths")))
             return status;
@@ -42,6 +59,10 @@ static void masked_softmax_cost(const tl_sig *sig, tl_cost *cost) {
     /* scale, [+ mask], − largest, Σ, ÷ Σ; one exp. Hidden columns are counted too: they are written. */
     cost->arithmetic = tl_amount_shape(sig->ctx, adds ? 5 : 4, x);
     cost->special = tl_amount_shape(sig->ctx, 1, x);
+    if (attr_of(sig)->has_sink) { /* its −, Σ and e^, a row */
+        tl_amount_more(sig->ctx, &cost->arithmetic, 2, x->dim, x->ndim - 1);
+        tl_amount_more(sig->ctx, &cost->special, 1, x->dim, x->ndim - 1);
+    }
 }
 
 static void masked_softmax_saves(const tl_sig *sig, tl_saves *saves) {
@@ -52,6 +73,8 @@ static void masked_softmax_saves(const tl_sig *sig, tl_saves *saves) {
 static tl_status masked_softmax_forward(const tl_sig *sig, tl_args *args) {
     if (attr_of(sig)->has_mask)
         tl_array_broadcast(&args->call.in[1], &sig->in[0]->shape);
+    if (attr_of(sig)->has_sink)
+        tl_array_broadcast(&args->call.in[1 + attr_of(sig)->has_mask], &sig->in[0]->shape);
     return tl_args_run(sig, args, args->kernels->masked_softmax);
 }
 
@@ -64,9 +87,22 @@ static tl_tensor *back(const tl_saved *saved, tl_tensor *gradient, double scale)
     return tl_run1(&tl_op_softmax_backward, (tl_tensor *[]){tl_saved_out(saved, 0), gradient}, 2, &attr, saved->site);
 }
 
+/* With p₀ = 1 − Σp the sink's share of a row, and no gradient of its own: −p₀·Σ p·g, summed over what shares the sink. */
+static tl_tensor *sink_gradient(const tl_saved *saved, tl_tensor *gradient, int sink) {
+    const char *site = saved->site;
+    tl_tensor *p = tl_saved_out(saved, 0), *product = tl_mul_(p, gradient, site);
+    tl_tensor *mean = tl_sum_(product, (int[]){-1}, 1, true, site);
+    tl_release(product);
+    tl_tensor *share = tl_scale_(tl_sum_(p, (int[]){-1}, 1, true, site), 1, -1, site);
+    return tl_sum_to(tl_mul_(mean, share, site), tl_saved_shape(saved, sink), site);
+}
+
 static tl_status masked_softmax_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
     const tl_masked_softmax_attr *attr = tl_saved_attr(saved);
     bool mask = attr->has_mask && tl_saved_needs(saved, 1);
+    int sink = 1 + attr->has_mask;
+    if (attr->has_sink && tl_saved_needs(saved, sink))
+        gin[sink] = sink_gradient(saved, gout[0], sink);
     if (tl_saved_needs(saved, 0))
         gin[0] = back(saved, gout[0], attr->scale);
     if (mask) {
@@ -76,12 +112,14 @@ static tl_status masked_softmax_grad(tl_ctx *ctx, const tl_saved *saved, tl_tens
     return tl_ctx_status(ctx);
 }
 
-static void masked_softmax_sample(uint64_t seed, tl_case *c) {
+static void sample(uint64_t seed, tl_case *c, bool scores) {
     int64_t size[3] = {1 + tl_sample_below(&seed, 3), tl_sample_below(&seed, 6), 1 + tl_sample_below(&seed, 19)};
     tl_masked_softmax_attr attr;
     memset(&attr, 0, sizeof attr);
     int mask = (int)tl_sample_below(&seed, 4);
     attr.scale = tl_sample_below(&seed, 2) ? 1 : 0.25;
+    attr.has_sink = scores ? 0 : tl_sample_below(&seed, 3) == 0;
+    attr.chunk = tl_sample_below(&seed, 3) == 0 ? 1 + tl_sample_below(&seed, 5) : 0;
     attr.has_mask = mask > 0;
     attr.has_lengths = tl_sample_below(&seed, 2);
     attr.causal = tl_sample_below(&seed, 2);
@@ -97,6 +135,8 @@ static void masked_softmax_sample(uint64_t seed, tl_case *c) {
         tl_sample_input(c, TL_BOOL, TL_FILL_INDEX, 2, size + 1);
         c->in[1].limit = 2;
     }
+    if (attr.has_sink)
+        tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, (int64_t[]){size[0], 1, 1});
     if (attr.has_lengths) {
         tl_sample_input(c, TL_I64, TL_FILL_INDEX, 1, size);
         c->in[c->n_in - 1].limit = size[2] + 1;
@@ -105,6 +145,9 @@ static void masked_softmax_sample(uint64_t seed, tl_case *c) {
     c->n_out = 1;
     c->tolerance = 1e-5;
 }
+
+static void masked_softmax_sample(uint64_t seed, tl_case *c) { sample(seed, c, false); }
+static void masked_scores_sample(uint64_t seed, tl_case *c) { sample(seed, c, true); }
 
 TL_OP(masked_softmax, sizeof(tl_masked_softmax_attr), masked_softmax_infer, masked_softmax_cost, masked_softmax_saves,
       masked_softmax_forward, masked_softmax_grad, masked_softmax_sample);
@@ -121,23 +164,27 @@ static void masked_scores_cost(const tl_sig *sig, tl_cost *cost) {
 }
 
 TL_OP(masked_scores, sizeof(tl_masked_softmax_attr), masked_softmax_infer, masked_scores_cost, TL_SAVES_NONE,
-      masked_scores_forward, TL_NO_GRAD, masked_softmax_sample);
+      masked_scores_forward, TL_NO_GRAD, masked_scores_sample);
 
 static tl_tensor *run(const tl_op *op, tl_tensor *x, tl_tensor *mask, tl_tensor *lengths,
                       const tl_mask_options *options, const char *site) {
     tl_masked_softmax_attr attr;
-    tl_tensor *in[3] = {x};
+    tl_tensor *in[4] = {x};
     int n = 1;
     memset(&attr, 0, sizeof attr);
     attr.scale = options->scale;
     attr.has_mask = mask != NULL;
+    attr.has_sink = options->sink != NULL;
     attr.has_lengths = lengths != NULL;
+    attr.chunk = options->chunk;
     attr.causal = options->causal;
     attr.offset = options->offset;
     attr.window_before = options->window_before;
     attr.window_after = options->window_after;
     if (mask)
         in[n++] = mask;
+    if (options->sink)
+        in[n++] = options->sink;
     if (lengths)
         in[n++] = lengths;
     return tl_run1(op, in, n, &attr, site);
@@ -150,5 +197,7 @@ tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths,
 
 tl_tensor *tl_masked_scores_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
                              const char *site) {
-    return run(&tl_op_masked_scores, x, mask, lengths, options, site);
+    tl_mask_options seen = *options;
+    seen.sink = NULL; /* no part of the scores */
+    return run(&tl_op_masked_scores, x, mask, lengths, &seen, site);
 }

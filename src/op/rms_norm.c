@@ -1,4 +1,5 @@
-/* RMS norm over the last axis (Zhang & Sennrich 2019, eq. 4): y = x/√(mean(x²) + ε)·gain. */
+/* RMS norm over the last axis (Zhang & Sennrich 2019, eq. 4): y = x/√(mean(x²) + ε)·gain; or ·(offset + gain), where the
+ * sum is of the compute type and the product is rounded once (Gemma Team 2024; Hugging Face's GemmaRMSNorm). */
 #include "op/rows.h"
 
 #include <string.h>
@@ -23,6 +24,8 @@ static void rms_norm_cost(const tl_sig *sig, tl_cost *cost) {
     /* An element: its square and Σ 2, ·1/rms·gain 2. A row: ÷ D, + ε, √ and its inverse. */
     cost->arithmetic = tl_amount_shape(sig->ctx, 4, x);
     tl_amount_more(sig->ctx, &cost->arithmetic, 4, x->dim, x->ndim - 1);
+    if (TL_ATTR(tl_norm_attr, sig)->gain_offset != 0) /* offset + gain */
+        tl_amount_more(sig->ctx, &cost->arithmetic, 1, &x->dim[x->ndim - 1], 1);
 }
 
 static void rms_norm_saves(const tl_sig *sig, tl_saves *saves) {
@@ -58,6 +61,8 @@ static void backward_cost(const tl_sig *sig, tl_cost *cost) {
     cost->arithmetic = tl_amount_shape(sig->ctx, each, x);
     if (wanted & TL_NORM_DX)
         tl_amount_more(sig->ctx, &cost->arithmetic, 1, x->dim, x->ndim - 1);
+    if (wanted & TL_NORM_DX && TL_ATTR(tl_norm_backward_attr, sig)->norm.gain_offset != 0)
+        tl_amount_more(sig->ctx, &cost->arithmetic, 1, &x->dim[x->ndim - 1], 1);
     cost->workspace = tl_norm_workspace(sig, 1);
 }
 
@@ -77,6 +82,7 @@ static void backward_sample(uint64_t seed, tl_case *c) {
     tl_norm_backward_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.norm.epsilon = 1e-5;
+    attr.norm.gain_offset = tl_sample_below(&seed, 3) == 0;
     attr.wanted = 1 + (uint32_t)tl_sample_below(&seed, 3);
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, size);
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, &size[2]);
@@ -108,7 +114,7 @@ static tl_status rms_norm_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *co
 static void rms_norm_sample(uint64_t seed, tl_case *c) {
     int64_t size[3];
     sample_shape(&seed, size);
-    tl_norm_attr attr = {1e-6};
+    tl_norm_attr attr = {1e-6, tl_sample_below(&seed, 3) == 0};
     if (tl_sample_below(&seed, 4) == 0)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, &size[2]);
     else
@@ -123,6 +129,10 @@ TL_OP(rms_norm, sizeof(tl_norm_attr), rms_norm_infer, rms_norm_cost, rms_norm_sa
       rms_norm_sample);
 
 tl_tensor *tl_rms_norm_(tl_tensor *x, tl_tensor *gain, double epsilon, const char *site) {
-    tl_norm_attr attr = {epsilon};
+    return tl_rms_norm_offset_(x, gain, 0, epsilon, site);
+}
+
+tl_tensor *tl_rms_norm_offset_(tl_tensor *x, tl_tensor *gain, double offset, double epsilon, const char *site) {
+    tl_norm_attr attr = {epsilon, offset};
     return tl_run1(&tl_op_rms_norm, (tl_tensor *[]){x, gain}, 2, &attr, site);
 }

@@ -137,31 +137,72 @@ static bool has_component(const char *path, const char *name) {
 }
 
 const char *tl_explain_group(const char *path) {
-    /* In this order: what stands in the feed-forward is the feed-forward's, and only attention has another c_proj. */
+    /* In this order: what stands in the feed-forward is the feed-forward's, but for its experts and their router; norms within
+     * attention are norms; and only attention has another c_proj. */
     static const struct {
         const char *component, *group;
     } table[] = {
+        {"experts", "experts"},
+        {"router", "router"},
+        {"gate", "router"},
+        {"shared_expert", "shared experts"},
+        {"shared_experts", "shared experts"},
+        {"shared_expert_gate", "shared experts"},
         {"mlp", "ffn"},
+        {"block_sparse_moe", "ffn"},
+        {"feed_forward", "ffn"},
+        {"fc1", "ffn"},
+        {"fc2", "ffn"},
+        {"q_norm", "norms"},
+        {"k_norm", "norms"},
+        {"qk_norm", "norms"},
+        {"q_a_layernorm", "norms"},
+        {"kv_a_layernorm", "norms"},
         {"c_attn", "qkv"},
         {"q_proj", "qkv"},
         {"k_proj", "qkv"},
         {"v_proj", "qkv"},
+        {"qkv_proj", "qkv"},
+        {"query_key_value", "qkv"},
+        {"q_a_proj", "qkv"},
+        {"q_b_proj", "qkv"},
+        {"kv_a_proj_with_mqa", "qkv"},
+        {"kv_b_proj", "qkv"},
         {"scores", "scores+AV"},
         {"values", "scores+AV"},
+        {"flash", "scores+AV"},
         {"c_proj", "out"},
         {"o_proj", "out"},
+        {"out_proj", "out"},
+        {"dense", "out"},
         {"attn", "attention"},
         {"self_attn", "attention"},
+        {"attention", "attention"},
+        {"self_attention", "attention"},
         {"lm_head", "head"},
+        {"embed_out", "head"},
+        {"word_embeddings_layernorm", "norms"},
         {"wte", "embedding"},
         {"embed_tokens", "embedding"},
+        {"embed_in", "embedding"},
+        {"word_embeddings", "embedding"},
+        {"project_in", "embedding"},
+        {"project_out", "embedding"},
+        {"embed_positions", "positions"},
         {"embed", "embedding"},
         {"wpe", "positions"},
         {"ln_1", "norms"},
         {"ln_2", "norms"},
         {"ln_f", "norms"},
+        {"ln_attn", "norms"},
+        {"ln_mlp", "norms"},
         {"input_layernorm", "norms"},
         {"post_attention_layernorm", "norms"},
+        {"pre_feedforward_layernorm", "norms"},
+        {"post_feedforward_layernorm", "norms"},
+        {"self_attn_layer_norm", "norms"},
+        {"final_layer_norm", "norms"},
+        {"final_layernorm", "norms"},
         {"norm", "norms"},
         {"loss", "loss"},
         {"final", "linear"},
@@ -274,12 +315,23 @@ static const tl_amount *amount_of(const tl_op_entry *e, tl_explain_count which) 
     }
 }
 
+/* What of an op's count is computed a second time, or what is not. */
+static tl_amount share_of(tl_space *space, const tl_op_entry *e, tl_explain_count which, bool again) {
+    const tl_amount none = {0}, *all = amount_of(e, which);
+    const tl_amount *part = which == TL_EXPLAIN_MATMUL          ? &e->matmul_again
+                            : which == TL_EXPLAIN_MATMUL_CAUSAL ? &e->matmul_causal_again
+                                                                : &none;
+    if (e->recomputed || part->count == 0)
+        return e->recomputed == again ? *all : none;
+    if (again)
+        return *part;
+    return (tl_amount){all->count - part->count, tl_poly_sub(space, all->formula, part->formula)};
+}
+
 static bool gather_op(void *user, const tl_op_entry *e) {
     op_gather *o = user;
     bool forward = e->phase == TL_PHASE_FORWARD || e->phase == TL_PHASE_LOSS;
-    const tl_amount *amount = amount_of(e, o->which);
-    if (e->recomputed != o->again)
-        return true;
+    const tl_amount share = share_of(o->g.ctx->space, e, o->which, o->again), *amount = &share;
     if (o->phase == TL_PHASE_ALL || o->phase == e->phase || (o->phase == TL_PHASE_FORWARD && forward)) {
         if (amount->count > 0)
             tl_gather_add(&o->g, e->pattern, e->op, e->region, amount->count, amount->formula);

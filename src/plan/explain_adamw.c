@@ -94,8 +94,10 @@ static int64_t listed_batch(tl_u128 each, tl_u128 fixed, int64_t capacity) {
 
 static tl_status two_runs(const tl_plan_options *options, tl_explain_adamw *a, tl_error *error) {
     tl_plan_options twin = *options;
-    a->has_gate = options->model.family == TL_FAMILY_LLAMA && options->model.gated;
+    a->has_gate = options->model.gated;
     twin.model.gated = false;
+    if (tl_model_check(&twin.model, error) != TL_OK) /* fused, or of an activation that takes a gate */
+        return error->status;
     tl_status status = tl_plan_run_make(options, true, &a->run, error);
     return status == TL_OK ? tl_plan_run_make(&twin, true, &a->ungated, error) : status;
 }

@@ -58,7 +58,7 @@ void tl_plan_op_time(const tl_plan_rates *r, const tl_op_entry *e, tl_plan_op_se
     if (rate <= 0)
         rate = r->fp8_net && e->m > 0 && !tl_net_is_fp8_layer(r->fp8_net, e->pattern) ? r->peak_beside : r->peak;
     double bytes = tl_u128_double(e->read.count) + tl_u128_double(e->written.count);
-    t->compute = rate > 0 ? tl_u128_double(e->matmul.count) / rate : 0;
+    t->compute = rate > 0 ? tl_u128_double(e->executed.count) / rate : 0;
     t->memory = r->bandwidth > 0 ? bytes / r->bandwidth : 0;
     t->sent = r->link > 0 ? tl_u128_double(e->sent.count) / r->link : 0;
 }

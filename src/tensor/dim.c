@@ -123,6 +123,15 @@ tl_dim tl_dim_ceil_div(tl_ctx *ctx, tl_dim a, int64_t b) {
     return up;
 }
 
+tl_dim tl_dim_counted(tl_ctx *ctx, int64_t size, const char *definition) {
+    tl_dim dim = {.size = size};
+    if (ctx->space) {
+        dim.formula = invented_symbol(ctx, definition, size);
+        space_check(ctx);
+    }
+    return dim;
+}
+
 void tl_dim_assume_equal(tl_ctx *ctx, tl_dim a, tl_dim b) {
     if (!ctx->space || !a.formula || !b.formula || a.formula == b.formula)
         return;

@@ -52,6 +52,10 @@ void TL_K(convert)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from
 void TL_K(convert_saturating)(tl_dtype to_dtype, char *to, int64_t to_stride, tl_dtype from_dtype, const char *from,
                               int64_t from_stride, int64_t n);
 
+/* ---- random.c ---- */
+/* 1 where tl_dropout keeps element first + i, 0 where not; n ≤ TL_CHUNK. */
+void TL_K(dropout_keeps)(const tl_random_attr *attr, uint64_t first, int64_t n, float *keep);
+
 /* ---- walk.c ---- */
 /* Arrays of the same sizes with axes merged where every array allows it. */
 typedef struct tl_walk {
@@ -218,8 +222,8 @@ tl_kernel TL_K(sgd), TL_K(adagrad), TL_K(rmsprop), TL_K(adamw), TL_K(adam), TL_K
 tl_kernel TL_K(gather), TL_K(scatter), TL_K(scatter_trace), TL_K(scatter_reverse), TL_K(sort), TL_K(pad),
     TL_K(pad_backward);
 tl_kernel TL_K(log_softmax), TL_K(log_softmax_backward), TL_K(nll_loss), TL_K(nll_loss_backward), TL_K(masked_softmax),
-    TL_K(masked_scores);
-tl_kernel TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize), TL_K(linear_int8);
+    TL_K(masked_scores), TL_K(flash_attention), TL_K(flash_attention_backward);
+tl_kernel TL_K(multiply_add), TL_K(swiglu), TL_K(swiglu_backward), TL_K(quantize), TL_K(dequantize), TL_K(linear_int8);
 tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reciprocal), TL_K(sigmoid), TL_K(softplus),
     TL_K(softsign), TL_K(hard_swish), TL_K(mish), TL_K(erf), TL_K(sin), TL_K(cos), TL_K(elu), TL_K(leaky_relu),
     TL_K(swish), TL_K(abs_backward), TL_K(reciprocal_backward), TL_K(sigmoid_backward), TL_K(softplus_backward),

@@ -119,24 +119,68 @@ void TL_K(embedding_backward)(tl_kcall *call) {
 
 /* ---- rotary positions (Su and others 2021, RoFormer, equation 34) ---- */
 
+enum { TL_K_LINEAR = 2, TL_K_YARN = 3 }; /* of tl_rotary_scaling, in tally/ops.h */
+
 #define PAIRS 64 /* angles computed at a time */
 
 typedef struct rotary_task {
     tl_walk outer; /* out, in over the axes before T */
     const tl_rotary_attr *attr;
-    int64_t positions, width, per_task, row[2], column[2];
+    int64_t positions, width, rotated, per_task, row[2], column[2];
+    double low, high, magnitude; /* yarn: the ends of its ramp, and what cosine and sine are multiplied by */
 } rotary_task;
 
-/* θ^(−2i/K), and Llama-3.1's change of it (Meta's llama-models, rope scaling): wavelengths beyond original/low are
- * divided by `factor`, those under original/high kept, those between blended. */
-static double frequency(const tl_rotary_attr *attr, int64_t pair, int64_t width) {
-    double f = pow(attr->theta, -2.0 * (double)pair / (double)width);
+/* The pair that turns `turns` times over the original context (Peng et al. 2023, YaRN, equation 17, solved for the pair). */
+static double yarn_pair(const tl_rotary_attr *attr, int64_t width, double turns) {
+    double context = (double)attr->original_context;
+    return (double)width * log(context / (turns * 2 * 3.14159265358979323846)) / (2 * log(attr->theta));
+}
+
+/* 0.1·m·ln(s) + 1 (the same, equation 22; DeepSeek-AI 2024 multiply the logarithm) */
+static double yarn_magnitude(double scale, double m) { return scale <= 1 ? 1 : 0.1 * m * log(scale) + 1; }
+
+static void make_yarn(rotary_task *t) {
+    const tl_rotary_attr *a = t->attr;
+    t->magnitude = 1;
+    if (a->scaling != TL_K_YARN)
+        return;
+    t->low = yarn_pair(a, t->rotated, a->beta_fast);
+    t->high = yarn_pair(a, t->rotated, a->beta_slow);
+    if (!a->no_truncate) {
+        t->low = floor(t->low);
+        t->high = ceil(t->high);
+    }
+    t->low = t->low > 0 ? t->low : 0;
+    t->high = t->high < (double)t->rotated - 1 ? t->high : (double)t->rotated - 1;
+    if (t->low == t->high)
+        t->high += 0.001; /* as Hugging Face's linear_ramp_factor */
+    if (a->attention_factor != 0)
+        t->magnitude = a->attention_factor;
+    else if (a->mscale != 0 && a->mscale_all != 0)
+        t->magnitude = yarn_magnitude(a->factor, a->mscale) / yarn_magnitude(a->factor, a->mscale_all);
+    else
+        t->magnitude = yarn_magnitude(a->factor, 1);
+}
+
+/* θ^(−2i/R), and what makes of it: linear, all divided by `factor` (Chen et al. 2023); yarn, divided but for the pairs that
+ * turn often, with a ramp between (Peng et al. 2023, equations 18–20); Llama-3.1's (Meta's llama-models, rope scaling):
+ * wavelengths beyond original/low are divided by `factor`, those under original/high kept, those between blended. */
+static double frequency(const rotary_task *t, int64_t pair) {
+    const tl_rotary_attr *attr = t->attr;
+    double f = pow(attr->theta, -2.0 * (double)pair / (double)t->rotated);
     if (attr->factor == 0)
         return f;
+    if (attr->scaling == TL_K_LINEAR)
+        return f / attr->factor;
+    if (attr->scaling == TL_K_YARN) {
+        double ramp = ((double)pair - t->low) / (t->high - t->low);
+        ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+        return ramp * f / attr->factor + (1 - ramp) * f;
+    }
     double wavelength = 2 * 3.14159265358979323846 / f, original = (double)attr->original_context;
     if (wavelength < original / attr->high_freq_factor)
         return f;
-    if (wavelength > original / attr->low_freq_factor)
+    if (wavelength >= original / attr->low_freq_factor) /* at the edge the blend is the same, or 0/0 where low is high */
         return f / attr->factor;
     double blend = (original / wavelength - attr->low_freq_factor) / (attr->high_freq_factor - attr->low_freq_factor);
     return (1 - blend) * f / attr->factor + blend * f;
@@ -144,7 +188,7 @@ static double frequency(const tl_rotary_attr *attr, int64_t pair, int64_t width)
 
 static void rotate(const rotary_task *t, char *to, const char *from, const double *cosine, const double *sine,
                    int64_t first, int64_t n) {
-    int64_t half = t->width / 2, step = t->attr->interleaved ? 2 : 1, gap = t->attr->interleaved ? 1 : half;
+    int64_t half = t->rotated / 2, step = t->attr->interleaved ? 2 : 1, gap = t->attr->interleaved ? 1 : half;
     int bytes = t->outer.bytes[0];
     const char *a_from = from + first * step * t->column[1] * bytes, *b_from = a_from + gap * t->column[1] * bytes;
     char *a_to = to + first * step * t->column[0] * bytes, *b_to = a_to + gap * t->column[0] * bytes;
@@ -178,17 +222,17 @@ static void rotate(const rotary_task *t, char *to, const char *from, const doubl
 static void rotary_positions(void *argument, int64_t task, int thread) {
     (void)thread;
     const rotary_task *t = argument;
-    int64_t end = tl_min_i64((task + 1) * t->per_task, t->positions), pairs = t->width / 2;
+    int64_t end = tl_min_i64((task + 1) * t->per_task, t->positions), pairs = t->rotated / 2;
     for (int64_t first = 0; first < pairs; first += PAIRS) {
         int64_t n = tl_min_i64(PAIRS, pairs - first);
         double speed[PAIRS], cosine[PAIRS], sine[PAIRS];
         for (int64_t i = 0; i < n; i++)
-            speed[i] = frequency(t->attr, first + i, t->width);
+            speed[i] = frequency(t, first + i);
         for (int64_t p = task * t->per_task; p < end; p++) {
             for (int64_t i = 0; i < n; i++) {
                 double angle = (double)(t->attr->first + p) * speed[i];
-                cosine[i] = cos(angle);
-                sine[i] = t->attr->inverse ? -sin(angle) : sin(angle);
+                cosine[i] = cos(angle) * t->magnitude;
+                sine[i] = (t->attr->inverse ? -sin(angle) : sin(angle)) * t->magnitude;
             }
             for (int64_t o = 0; o < t->outer.total; o++) {
                 char *pointer[TL_MAX_IO];
@@ -198,16 +242,15 @@ static void rotary_positions(void *argument, int64_t task, int thread) {
             }
         }
     }
-    if (t->width % 2 == 0)
-        return;
-    for (int64_t p = task * t->per_task; p < end; p++) /* an odd last element has no partner: copied */
-        for (int64_t o = 0; o < t->outer.total; o++) {
+    for (int64_t p = task * t->per_task; p < end; p++) /* what does not turn is copied */
+        for (int64_t o = 0; o < t->outer.total && t->rotated / 2 * 2 < t->width; o++) {
             char *pointer[TL_MAX_IO];
             TL_K(walk_at)(&t->outer, o, pointer);
-            int64_t to = p * t->row[0] + (t->width - 1) * t->column[0],
-                    from = p * t->row[1] + (t->width - 1) * t->column[1];
-            memmove(pointer[0] + to * t->outer.bytes[0], pointer[1] + from * t->outer.bytes[1],
-                    (size_t)t->outer.bytes[0]);
+            for (int64_t i = t->rotated / 2 * 2; i < t->width; i++) {
+                int64_t to = p * t->row[0] + i * t->column[0], from = p * t->row[1] + i * t->column[1];
+                memmove(pointer[0] + to * t->outer.bytes[0], pointer[1] + from * t->outer.bytes[1],
+                        (size_t)t->outer.bytes[0]);
+            }
         }
 }
 
@@ -222,6 +265,8 @@ void TL_K(rotary)(tl_kcall *call) {
     TL_K(walk_make)(&t.outer, array, 2, x->ndim > 1 ? x->ndim - 2 : 0, false);
     if (t.outer.total == 0 || t.width == 0 || t.positions == 0)
         return;
+    t.rotated = t.attr->rotated > 0 ? t.attr->rotated : t.width;
+    make_yarn(&t);
     t.per_task = tl_rows_per_task(t.outer.total * t.width);
     bool large = t.outer.total * t.width * t.positions >= 2 * TL_TASK_ELEMENTS;
     tl_engine_run(large ? call->engine : NULL, tl_blocks_of(t.positions, t.per_task), rotary_positions, &t);

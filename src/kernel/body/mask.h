@@ -32,7 +32,7 @@ static REAL N(largest)(REAL best, const REAL *x, int64_t n) {
 }
 
 static void N(masked_softmax_row)(const masked_row *r, char *y, tl_dtype dtype, int64_t stride) {
-    REAL buffer[TL_CHUNK], best = -(REAL)__builtin_inf(), lane[16] = {0};
+    REAL buffer[TL_CHUNK], best = r->has_sink ? (REAL)r->sink : -(REAL)__builtin_inf(), lane[16] = {0};
     int64_t bytes = tl_bytes_of(dtype), n;
     for (int64_t at = 0; at < r->columns; at += n) {
         n = tl_min_i64(TL_CHUNK, r->columns - at);
@@ -48,7 +48,7 @@ static void N(masked_softmax_row)(const masked_row *r, char *y, tl_dtype dtype, 
             buffer[i] = EXP(buffer[i] - best);
         LANES_ADD(lane, buffer, n);
     }
-    REAL factor = nothing ? 0 : 1 / LANES_SUM(lane);
+    REAL factor = nothing ? 0 : 1 / (LANES_SUM(lane) + (r->has_sink ? EXP((REAL)r->sink - best) : 0));
     for (int64_t at = 0; at < r->columns; at += n) {
         n = tl_min_i64(TL_CHUNK, r->columns - at);
         if (nothing)
@@ -119,6 +119,22 @@ static void N(log_softmax_backward_row)(const masked_row *r, const char *g, int6
             gradient[i] -= EXP(y[i]) * sum;
         STORE(dtype, to + at * stride * bytes, stride, gradient, n);
     }
+}
+
+static void N(multiply_add)(const void *constants, int64_t n, void *const pointer[]) {
+    const multiply_add_task *t = constants;
+    const REAL keep = (REAL)t->attr->keep, value = (REAL)t->attr->value;
+    REAL *to = pointer[0];
+    const REAL *into = pointer[1], *x = pointer[2], *y = t->two ? pointer[3] : NULL;
+    if (!y)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = keep * into[i] + value * x[i];
+    else if (t->attr->divides)
+        for (int64_t i = 0; i < n; i++)
+            to[i] = keep * into[i] + value * (x[i] / y[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            to[i] = keep * into[i] + value * (x[i] * y[i]);
 }
 
 static void N(swiglu)(const void *constants, int64_t n, void *const pointer[]) {

@@ -8,7 +8,14 @@ typedef struct masked_row {
     int64_t x_stride, mask_stride, columns;
     int64_t low, high; /* columns [low, high) are seen */
     double scale;
+    bool has_sink;
+    double sink;
 } masked_row;
+
+typedef struct multiply_add_task {
+    const tl_multiply_add_attr *attr;
+    bool two;
+} multiply_add_task;
 
 #define REAL float
 #define N(name) name##_float
@@ -45,10 +52,10 @@ static int64_t last_stride(const tl_array *a) {
 }
 
 typedef struct masked_task {
-    tl_walk rows; /* y, x, [mask], or for the backward of log softmax: dx, y, gradient */
+    tl_walk rows; /* y, x, [mask], [sink], or for the backward of log softmax: dx, y, gradient */
     const tl_masked_softmax_attr *attr;
     const tl_array *lengths;
-    int64_t matrix_rows, batch_rows, columns, stride[3], per_task;
+    int64_t matrix_rows, batch_rows, columns, stride[4], per_task;
     enum { MASKED, SCORES, LOG_SOFTMAX, LOG_SOFTMAX_BACKWARD } what;
 } masked_task;
 
@@ -72,6 +79,8 @@ static void seen(const masked_task *t, int64_t at, masked_row *r) {
         r->high = tl_min_i64(r->high, i + offset + t->attr->window_after + 1);
     if (t->attr->window_before >= 0)
         r->low = tl_max_i64(0, i + offset - t->attr->window_before);
+    if (t->attr->chunk > 0 && i + offset >= 0)
+        r->low = tl_max_i64(r->low, (i + offset) - (i + offset) % t->attr->chunk);
 }
 
 static void masked_rows(void *argument, int64_t task, int thread) {
@@ -92,6 +101,11 @@ static void masked_rows(void *argument, int64_t task, int thread) {
                 r.mask = pointer[2];
                 r.mask_dtype = t->rows.dtype[2];
                 r.mask_stride = t->stride[2];
+            }
+            if (t->attr->has_sink) {
+                int at_sink = t->attr->has_mask ? 3 : 2;
+                r.has_sink = true;
+                TL_K(load_double)(&r.sink, t->rows.dtype[at_sink], pointer[at_sink], 1, 1);
             }
             if (t->what == SCORES)
                 (wide ? scores_row_double : scores_row_float)(&r, pointer[0], r.x_dtype, t->stride[0]);
@@ -123,11 +137,11 @@ static void run_rows(tl_kcall *call, masked_task *t, const tl_array *const array
 }
 
 static void masked_call(tl_kcall *call, masked_task *t) {
-    const tl_array *array[] = {&call->out[0], &call->in[0], &call->in[1]};
+    const tl_array *array[] = {&call->out[0], &call->in[0], &call->in[1], &call->in[2]};
     t->attr = call->attr;
     if (t->attr->has_lengths)
         t->lengths = &call->in[call->n_in - 1];
-    run_rows(call, t, array, t->attr->has_mask ? 3 : 2);
+    run_rows(call, t, array, 2 + t->attr->has_mask + t->attr->has_sink);
 }
 
 void TL_K(masked_softmax)(tl_kcall *call) { masked_call(call, &(masked_task){.what = MASKED}); }
@@ -141,6 +155,10 @@ void TL_K(log_softmax)(tl_kcall *call) {
 void TL_K(log_softmax_backward)(tl_kcall *call) {
     masked_task t = {.what = LOG_SOFTMAX_BACKWARD};
     run_rows(call, &t, (const tl_array *[]){&call->out[0], &call->in[0], &call->in[1]}, 3);
+}
+
+void TL_K(multiply_add)(tl_kcall *call) {
+    TL_K(each_call)(call, multiply_add_float, multiply_add_double, &(multiply_add_task){call->attr, call->n_in > 2});
 }
 
 void TL_K(swiglu)(tl_kcall *call) { TL_K(each_call)(call, swiglu_float, swiglu_double, call->attr); }

@@ -196,6 +196,12 @@ void TL_K(uniform)(tl_kcall *call) { random_run(call, DRAW_UNIFORM); }
 /* ---- dropout (Srivastava and others 2014, inverted): kept where the uniform is at least p. A dropped element is 0, even
  * where the input is infinite or NaN. ---- */
 
+void TL_K(dropout_keeps)(const tl_random_attr *attr, uint64_t first, int64_t n, float *keep) {
+    uniform_24(attr, attr->first + first, n, keep);
+    for (int64_t i = 0; i < n; i++)
+        keep[i] = (double)keep[i] >= attr->a ? 1 : 0;
+}
+
 static void dropout_range(void *argument, int64_t task, int thread) {
     (void)thread;
     const random_task *t = argument;

@@ -56,7 +56,7 @@ static inline void exp_all_double(double *x, int64_t n, double shift, const char
 typedef struct tl_norm_task {
     tl_walk rows; /* forward: x, y, mean, rstd; backward: x, gradient, dx, mean, rstd */
     bool centred, writes_dx, past;
-    double epsilon;
+    double epsilon, gain_offset;
     int64_t columns, per_task;
     tl_line gain, bias;
     int64_t stride[3]; /* along the last axis */
@@ -273,7 +273,10 @@ static void norm_forward(tl_kcall *call, bool centred) {
     int n_array = 2;
     for (int i = 1; i < call->n_out; i++)
         array[n_array++] = &call->out[i];
-    tl_norm_task t = {.centred = centred, .epsilon = attr->epsilon, .columns = x->size[x->ndim - 1]};
+    tl_norm_task t = {.centred = centred,
+                      .epsilon = attr->epsilon,
+                      .gain_offset = attr->gain_offset,
+                      .columns = x->size[x->ndim - 1]};
     t.gain = vector_line(&call->in[1]);
     if (centred && call->n_in > 2)
         t.bias = vector_line(&call->in[2]);
@@ -318,8 +321,12 @@ static void norm_backward(tl_kcall *call, bool centred) {
     bool writes_dx = dx.data != NULL;
     if (!writes_dx)
         dx = *gradient; /* not wanted: the walk goes along the gradient instead and writes nothing */
-    tl_norm_task t = {
-        .centred = centred, .writes_dx = writes_dx, .columns = x->size[x->ndim - 1], .gain = vector_line(&call->in[1])};
+    const tl_norm_attr *attr = call->attr;
+    tl_norm_task t = {.centred = centred,
+                      .writes_dx = writes_dx,
+                      .gain_offset = attr->gain_offset,
+                      .columns = x->size[x->ndim - 1],
+                      .gain = vector_line(&call->in[1])};
     for (int a = 0; a < 3; a++)
         t.stride[a] = last_stride(array[a]);
     TL_K(walk_make)(&t.rows, array, 5, x->ndim - 1, false);

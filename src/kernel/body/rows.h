@@ -126,6 +126,16 @@ static void N(softmax_backward_row)(const tl_line *y, const tl_line *g, const tl
 
 /* ---- layer norm (Ba, Kiros, Hinton 2016) and, with centred = false, RMS norm (Zhang, Sennrich 2019) ---- */
 
+/* Gains at … at + n with their offset, in `buffer` where they do not lie as they are wanted. */
+static const REAL *N(gain_piece)(const tl_norm_task *t, int64_t at, int64_t n, REAL *buffer) {
+    const REAL *gain = N(piece)(&t->gain, at, n, buffer);
+    if (t->gain_offset == 0)
+        return gain;
+    for (int64_t i = 0; i < n; i++)
+        buffer[i] = gain[i] + (REAL)t->gain_offset;
+    return buffer;
+}
+
 static void N(norm_row)(const tl_norm_task *t, const tl_line *x, const tl_line *y, const tl_line *mean_out,
                         const tl_line *rstd_out) {
     REAL a[TL_CHUNK], b[TL_CHUNK], c[TL_CHUNK], d[TL_CHUNK], lane[16] = {0}, mean = 0, count = (REAL)t->columns;
@@ -144,7 +154,7 @@ static void N(norm_row)(const tl_norm_task *t, const tl_line *x, const tl_line *
     REAL rstd = 1 / SQRT(LANES_SUM(lane) / count + (REAL)t->epsilon);
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK) {
         int64_t n = tl_min_i64(TL_CHUNK, t->columns - at);
-        const REAL *xp = N(piece)(x, at, n, a), *gain = N(piece)(&t->gain, at, n, b);
+        const REAL *xp = N(piece)(x, at, n, a), *gain = N(gain_piece)(t, at, n, b);
         const REAL *bias = t->bias.data ? N(piece)(&t->bias, at, n, c) : NULL;
         if (y->past && N(norm_past)(y->data + at * (int64_t)sizeof *d, xp, gain, bias, n, mean, rstd))
             continue;
@@ -174,7 +184,7 @@ static void N(norm_backward_row)(const tl_norm_task *t, const tl_line line[], RE
     REAL a[TL_CHUNK], b[TL_CHUNK], c[TL_CHUNK], h[TL_CHUNK], hx[TL_CHUNK], lane[16] = {0}, lane_x[16] = {0};
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK) {
         int64_t n = tl_min_i64(TL_CHUNK, t->columns - at);
-        const REAL *xp = N(piece)(x, at, n, a), *gp = N(piece)(g, at, n, b), *gain = N(piece)(&t->gain, at, n, c);
+        const REAL *xp = N(piece)(x, at, n, a), *gp = N(piece)(g, at, n, b), *gain = N(gain_piece)(t, at, n, c);
         TL_INDEPENDENT
         for (int64_t i = 0; i < n; i++) {
             REAL normal = (xp[i] - mean) * rstd;
@@ -197,7 +207,7 @@ static void N(norm_backward_row)(const tl_norm_task *t, const tl_line line[], RE
     REAL first = t->centred ? LANES_SUM(lane) / count : 0, second = LANES_SUM(lane_x) / count;
     for (int64_t at = 0; at < t->columns; at += TL_CHUNK) {
         int64_t n = tl_min_i64(TL_CHUNK, t->columns - at);
-        const REAL *xp = N(piece)(x, at, n, a), *gp = N(piece)(g, at, n, b), *gain = N(piece)(&t->gain, at, n, c);
+        const REAL *xp = N(piece)(x, at, n, a), *gp = N(piece)(g, at, n, b), *gain = N(gain_piece)(t, at, n, c);
         REAL *to = N(target)(dx, at, h);
         TL_INDEPENDENT
         for (int64_t i = 0; i < n; i++) {

@@ -1,0 +1,122 @@
+/* Gemma 1 to 3, and what is refused of 4. Defaults: transformers' configuration_gemma.py, …_gemma2.py, …_gemma3.py, …_gemma4.py. */
+#include "config/fields.h"
+#include "nn/family.h"
+
+#include <string.h>
+
+/* Gemma's files name the activation twice; "gelu" in hidden_act was always meant, and run, as the tanh form. */
+static void read_gelu(tl_config_reader *r) {
+    const char *key = tl_config_has(r, "hidden_activation") ? "hidden_activation" : "hidden_act";
+    const char *name = tl_config_has(r, key) ? tl_config_string(r, key) : NULL;
+    bool legacy = name != NULL && strcmp(key, "hidden_act") == 0 && strcmp(name, "gelu") == 0;
+    if (legacy)
+        tl_config_assume(r, "hidden_act gelu: the tanh form, as %s runs it", r->family);
+    else if (tl_config_activation_or(r, key, "gelu_pytorch_tanh") != TL_GELU_TANH && r->status == TL_OK)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, key, "is not gelu_pytorch_tanh; %s is built in with it", r->family);
+    (void)tl_config_has(r, "hidden_act");
+}
+
+static void read_gemma(tl_config_reader *r, const tl_config_sizes *standard, const tl_config_rope *rope) {
+    tl_model *m = r->model;
+    tl_config_read_sizes(r, standard);
+    if (r->status != TL_OK)
+        return;
+    tl_config_read_heads(r, 256, 4);
+    tl_config_read_rope(r, rope);
+    m->embedding_scale = __builtin_sqrt((double)m->width);
+    read_gelu(r);
+    m->norm_epsilon = tl_config_real_or(r, "rms_norm_eps", 0, 1, 1e-6);
+    m->init_std = tl_config_real_or(r, "initializer_range", 0, 1e6, 0.02);
+    m->dropout_attention = tl_config_dropout_given(r, "attention_dropout");
+    m->attention_bias = tl_config_flag_given(r, "attention_bias");
+    m->tied = tl_config_flag_or(r, "tie_word_embeddings", true);
+}
+
+/* A cap that the file leaves out is the family's, null is none. */
+static double read_cap(tl_config_reader *r, const char *key, double standard) {
+    if (tl_config_has(r, key))
+        return tl_config_real(r, key, 1e-9, 1e18);
+    if (standard > 0 && !tl_config_is_null(r, key)) {
+        tl_config_assume(r, "%s absent: %g, assumed from %s", key, standard, r->family);
+        return standard;
+    }
+    return 0;
+}
+
+static void read_query_scale(tl_config_reader *r) {
+    double scalar = tl_config_real_or(r, "query_pre_attn_scalar", 1e-9, 1e18, 256);
+    if (r->status == TL_OK && scalar != (double)r->model->head_size)
+        r->model->query_scale = 1 / __builtin_sqrt(scalar);
+}
+
+/* Every `pattern`-th layer sees all, the others a window. */
+static void every_but(tl_model *m, int64_t pattern, unsigned bits) {
+    for (int64_t i = 0; i < m->layers; i++)
+        if ((i + 1) % pattern != 0)
+            tl_config_mark(m, i, bits);
+}
+
+void tl_config_gemma(tl_config_reader *r) {
+    tl_model_start(r->model, TL_FAMILY_GEMMA);
+    read_gemma(r, &(tl_config_sizes){28, 3072, 16, 24576, 256000, 8192}, &(tl_config_rope){.theta = 10000});
+}
+
+void tl_config_gemma2(tl_config_reader *r) {
+    tl_model *m = r->model;
+    tl_model_start(m, TL_FAMILY_GEMMA2);
+    read_gemma(r, &(tl_config_sizes){26, 2304, 8, 9216, 256000, 8192}, &(tl_config_rope){.theta = 10000});
+    if (r->status != TL_OK)
+        return;
+    read_query_scale(r);
+    m->attention_softcap = read_cap(r, "attn_logit_softcapping", 50);
+    m->final_softcap = read_cap(r, "final_logit_softcapping", 30);
+    if (tl_config_read_window(r, "sliding_window", 4096) && !tl_config_read_layer_types(r, TL_LAYER_WINDOW))
+        every_but(m, 2, TL_LAYER_WINDOW);
+}
+
+void tl_config_gemma3(tl_config_reader *r) {
+    const unsigned local = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE;
+    tl_model *m = r->model;
+    tl_model_start(m, TL_FAMILY_GEMMA3);
+    /* The files of the larger ones hold in text_config only what differs from the class. */
+    r->sizes_assumed = r->depth > 0;
+    read_gemma(r, &(tl_config_sizes){26, 2304, 8, 9216, 262208, 131072},
+               &(tl_config_rope){.theta = 1e6, .local_theta = 10000, .local_key = "rope_local_base_freq"});
+    if (r->status != TL_OK)
+        return;
+    read_query_scale(r);
+    m->attention_softcap = read_cap(r, "attn_logit_softcapping", 0);
+    m->final_softcap = read_cap(r, "final_logit_softcapping", 0);
+    (void)tl_config_has(r, "_sliding_window_pattern");
+    const char *key =
+        tl_config_has(r, "_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
+    bool window = tl_config_read_window(r, "sliding_window", 4096);
+    /* Layers that would see a window turn by the local angle even where the window cuts nothing. */
+    if (!tl_config_read_layer_types(r, local))
+        every_but(m, tl_config_size_or(r, key, 6), local);
+    else
+        (void)tl_config_has(r, key);
+    for (int64_t i = 0; !window && i < m->layers; i++)
+        m->layer[i] = (uint8_t)(m->layer[i] & ~TL_LAYER_WINDOW);
+}
+
+/* What Gemma 4 adds has no field in a model's description; each file is refused by what it asks for first. */
+void tl_config_gemma4(tl_config_reader *r) {
+    static const struct {
+        const char *key, *why;
+    } flags[] = {
+        {"enable_moe_block", "experts that run beside the dense MLP, with norms of their own, are not built in"},
+        {"use_double_wide_mlp", "MLPs of two widths are not built in"},
+    };
+    tl_model_start(r->model, TL_FAMILY_GEMMA4);
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        tl_config_only(r, flags[i].key, false, flags[i].why);
+    if (tl_config_has(r, "num_kv_shared_layers") && tl_config_count(r, "num_kv_shared_layers") != 0)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, "num_kv_shared_layers",
+                       "is not 0: layers that share keys and values are not built in");
+    if (!tl_config_has(r, "hidden_size_per_layer_input") || tl_config_count(r, "hidden_size_per_layer_input") != 0)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, "hidden_size_per_layer_input",
+                       "is not 0 (absent it is 256): embeddings of each layer are not built in");
+    tl_config_fail(r, TL_ERR_UNSUPPORTED, "model_type",
+                   "is gemma4_text: norms of values, a scalar for each layer and heads of two sizes are not built in");
+}

@@ -1,0 +1,152 @@
+/* Rotary positions as files say them: rope_parameters (transformers 5) or rope_scaling (4), for all layers or for each kind of
+ * attention. Kinds: transformers' modeling_rope_utils.py; llama3, linear and yarn are computed, the others turn the same pairs by
+ * other angles, which no count sees. */
+#include "config/fields.h"
+
+#include <string.h>
+
+#define KINDS "llama3, linear, dynamic, yarn and longrope are known"
+
+static double real_in(tl_config_reader *r, const char *key, double low, double high, double standard) {
+    return tl_config_has(r, key) ? tl_config_real(r, key, low, high) : standard;
+}
+
+static void read_llama3(tl_config_reader *r) {
+    tl_model *m = r->model;
+    m->rope_factor = tl_config_real(r, "factor", 1, 1e9);
+    m->rope_low_freq = tl_config_real(r, "low_freq_factor", 1e-9, 1e9);
+    m->rope_high_freq = tl_config_real(r, "high_freq_factor", 1e-9, 1e9);
+    m->rope_original_context = tl_config_size(r, "original_max_position_embeddings");
+    /* Equal (Llama 4) leaves no band between them. */
+    if (r->status == TL_OK && m->rope_high_freq < m->rope_low_freq)
+        tl_config_fail(r, TL_ERR_ARGUMENT, "high_freq_factor", "is %g; it must not be below low_freq_factor %g",
+                       m->rope_high_freq, m->rope_low_freq);
+}
+
+static void read_yarn(tl_config_reader *r, const char *outer) {
+    tl_model *m = r->model;
+    m->rope_scaling = TL_ROPE_YARN;
+    m->rope_factor = tl_config_real(r, "factor", 1, 1e9);
+    m->rope_beta_fast = real_in(r, "beta_fast", 1e-9, 1e9, 32);
+    m->rope_beta_slow = real_in(r, "beta_slow", 1e-9, 1e9, 1);
+    m->rope_attention_factor = real_in(r, "attention_factor", 1e-9, 1e9, 0);
+    m->rope_mscale = real_in(r, "mscale", 0, 1e9, 0);
+    m->rope_mscale_all = real_in(r, "mscale_all_dim", 0, 1e9, 0);
+    m->rope_no_truncate = tl_config_has(r, "truncate") && !tl_config_flag(r, "truncate");
+    if (tl_config_has(r, "original_max_position_embeddings"))
+        m->rope_original_context = tl_config_size(r, "original_max_position_embeddings");
+    else {
+        m->rope_original_context = m->context;
+        tl_config_assume(r, "%s.original_max_position_embeddings absent: the context, %lld", outer,
+                         (long long)m->context);
+    }
+    if (r->status == TL_OK && m->rope_beta_fast < m->rope_beta_slow)
+        tl_config_fail(r, TL_ERR_ARGUMENT, tl_config_has(r, "beta_fast") ? "beta_fast" : "beta_slow",
+                       "leaves no ramp: beta_fast %g must not be below beta_slow %g", m->rope_beta_fast,
+                       m->rope_beta_slow);
+}
+
+/* The kind of the current object. */
+static void read_kind(tl_config_reader *r, const char *outer) {
+    static const char *const angles_only[] = {"dynamic", "longrope", "su", "ntk", "proportional"};
+    tl_model *m = r->model;
+    const char *key = tl_config_has(r, "rope_type") ? "rope_type" : "type";
+    const char *kind;
+    char raw[64];
+    if (!tl_config_has(r, key)) {
+        if (tl_config_has(r, "factor"))
+            tl_config_fail(r, TL_ERR_FORMAT, key, "is missing from %s; " KINDS, outer);
+        return;
+    }
+    kind = tl_config_string(r, key);
+    if (kind == NULL || strcmp(kind, "default") == 0)
+        return;
+    for (size_t i = 0; i < sizeof angles_only / sizeof angles_only[0]; i++)
+        if (strcmp(kind, angles_only[i]) == 0) {
+            tl_config_ignore(r, "%s %s: changes angles only, not the account", outer, kind);
+            tl_config_not_computed(r, "%s of type %s", outer, kind);
+            return;
+        }
+    if (strcmp(kind, "llama3") == 0)
+        read_llama3(r);
+    else if (strcmp(kind, "yarn") == 0)
+        read_yarn(r, outer);
+    else if (strcmp(kind, "linear") == 0) {
+        m->rope_scaling = TL_ROPE_LINEAR;
+        m->rope_factor = tl_config_real(r, "factor", 1, 1e9);
+    } else
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, key, "is %s; " KINDS, tl_config_raw(r, key, raw, sizeof raw));
+}
+
+/* Window layers turn plainly, by an angle of their own. */
+static void read_local(tl_config_reader *r, const char *outer) {
+    tl_model *m = r->model;
+    const json_t *saved;
+    const char *kind;
+    if (!tl_config_has(r, "sliding_attention") || !tl_config_enter(r, "sliding_attention", &saved))
+        return;
+    if (tl_config_has(r, "rope_theta"))
+        m->rope_local_theta = tl_config_real(r, "rope_theta", 1e-9, 1e18);
+    kind = tl_config_has(r, "rope_type") ? tl_config_string(r, "rope_type") : NULL;
+    if (kind != NULL && strcmp(kind, "default") != 0)
+        tl_config_not_computed(r, "%s.sliding_attention that is not of type default", outer);
+    tl_config_leave(r, saved);
+}
+
+/* What is said of the share of a head that turns. */
+static void take_share(tl_config_reader *r, const tl_config_rope *how, const char *key, double share) {
+    tl_model *m = r->model;
+    int64_t size = (int64_t)(share * (double)m->head_size); /* cut, as transformers does */
+    if (r->status != TL_OK || share == 1)
+        return;
+    if (how->partial_key == NULL)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, key, "is %g: %s turns whole heads", share, r->family);
+    else if (size < 2 || size % 2 != 0)
+        tl_config_fail(r, TL_ERR_SHAPE, key,
+                       "turns %lld of a head's %lld; rotary positions turn pairs, so it must be even and above 0",
+                       (long long)size, (long long)m->head_size);
+    m->rotary_size = size;
+}
+
+static void read_place(tl_config_reader *r, const tl_config_rope *how, const char *place, bool *theta, bool *share) {
+    const json_t *saved, *inner = NULL;
+    if (!tl_config_enter(r, place, &saved))
+        return;
+    /* {"full_attention": {…}, "sliding_attention": {…}} */
+    bool kinds = json_is_object(json_object_get(r->object, "full_attention"));
+    if (kinds)
+        read_local(r, place);
+    if (!kinds || tl_config_enter(r, "full_attention", &inner)) {
+        read_kind(r, place);
+        if (tl_config_has(r, "rope_theta")) {
+            r->model->rope_theta = tl_config_real(r, "rope_theta", 1e-9, 1e18);
+            *theta = true;
+        }
+        if (tl_config_has(r, "partial_rotary_factor")) {
+            take_share(r, how, "partial_rotary_factor", tl_config_real(r, "partial_rotary_factor", 0, 1));
+            *share = true;
+        }
+        if (inner != NULL)
+            tl_config_leave(r, inner);
+    }
+    tl_config_leave(r, saved);
+}
+
+void tl_config_read_rope(tl_config_reader *r, const tl_config_rope *how) {
+    static const char *const places[] = {"rope_parameters", "rope_scaling"}; /* transformers 5 and 4 */
+    const char *theta_key = how->theta_key != NULL ? how->theta_key : "rope_theta";
+    tl_model *m = r->model;
+    bool theta = false, share = false;
+    for (int i = 0; i < 2 && r->status == TL_OK; i++)
+        if (tl_config_has(r, places[i])) {
+            read_place(r, how, places[i], &theta, &share);
+            break;
+        }
+    if (!theta)
+        m->rope_theta = tl_config_real_or(r, theta_key, 1e-9, 1e18, how->theta);
+    /* A share of 1 is no news. */
+    if (how->partial_key != NULL && !share && (tl_config_has(r, how->partial_key) || how->partial != 1))
+        take_share(r, how, how->partial_key, tl_config_real_or(r, how->partial_key, 0, 1, how->partial));
+    if (how->local_theta > 0 && m->rope_local_theta == 0)
+        m->rope_local_theta = tl_config_real_or(r, how->local_key, 1e-9, 1e18, how->local_theta);
+}

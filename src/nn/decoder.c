@@ -1,0 +1,183 @@
+/* One decoder for every family: what a block is made of is in the description (tally/model.h), what its parts are called in
+ * nn/names.c. */
+#include "nn/names.h"
+
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+
+double tl_residual_std(const tl_net *net) {
+    double std = net->model.init_std;
+    return net->names->scaled_residual ? std / tl_square_root(2.0 * (double)net->model.layers) : std;
+}
+
+void tl_enter_part(tl_net *net, const char *name) {
+    if (name && name[0])
+        tl_enter(net, name, -1);
+    else
+        tl_scope_begin(net->ctx);
+}
+
+tl_tensor *tl_leave_part(tl_net *net, const char *name, tl_tensor *result) {
+    if (name && name[0])
+        return tl_leave(net, result);
+    tl_tensor *carried = NULL;
+    tl_scope_end_into(net->ctx, &carried, result);
+    return carried;
+}
+
+void tl_block_weights(tl_block *b, tl_tensor **at[TL_BLOCK_WEIGHTS]) {
+    tl_attention *a = &b->attention;
+    tl_experts *e = &b->experts;
+    tl_tensor **all[TL_BLOCK_WEIGHTS] = {&a->q,
+                                         &a->k,
+                                         &a->v,
+                                         &a->out,
+                                         &a->q_down,
+                                         &a->kv_down,
+                                         &a->kv_up,
+                                         &b->mlp.gate,
+                                         &b->mlp.up,
+                                         &b->mlp.down,
+                                         &e->shared.gate,
+                                         &e->shared.up,
+                                         &e->shared.down,
+                                         NULL,
+                                         &e->router,
+                                         &e->shared_gate,
+                                         NULL,
+                                         NULL};
+    for (int i = 0; i < TL_BLOCK_WEIGHTS; i++)
+        at[i] = all[i];
+}
+
+/* ---- parameters ---- */
+
+static bool has_two_norms(const tl_model *m) { return m->place != TL_PLACE_PARALLEL; }
+
+static bool norm_at(tl_net *net, tl_norm *norm, const char *block, const char *name) {
+    char path[128];
+    snprintf(path, sizeof path, "%s%s", block, name);
+    return tl_net_norm(net, norm, path, net->symbols.D);
+}
+
+static bool build_block(tl_net *net, int64_t i) {
+    char path[96], mlp[128];
+    const tl_names *n = net->names;
+    const tl_model *m = &net->model;
+    tl_block *b = &net->blocks[i];
+    b->layer = m->layer[i];
+    snprintf(path, sizeof path, "%s%s.%lld.", n->prefix, n->layers, (long long)i);
+    bool around = m->place == TL_PLACE_AROUND;
+    bool ok = norm_at(net, &b->norm_1, path, n->norm_1);
+    ok = ok && (m->kv_rank > 0 ? tl_latent_build : tl_attention_build)(net, b, path);
+    ok = ok && (!around || norm_at(net, &b->norm_1_after, path, n->norm_1_after));
+    ok = ok && (!has_two_norms(m) || norm_at(net, &b->norm_2, path, n->norm_2));
+    snprintf(mlp, sizeof mlp, "%s%s%s", path, n->mlp, n->mlp[0] ? "." : "");
+    ok = ok && (b->layer & TL_LAYER_EXPERTS ? tl_experts_build(net, b, path)
+                                            : tl_mlp_build(net, &b->mlp, mlp, net->symbols.F));
+    return ok && (!around || norm_at(net, &b->norm_2_after, path, n->norm_2_after));
+}
+
+static bool build_head(tl_net *net) {
+    char name[96];
+    tl_ctx *ctx = net->ctx;
+    const tl_symbols *s = &net->symbols;
+    tl_start normal = {TL_START_NORMAL, net->model.init_std};
+    snprintf(name, sizeof name, "%s.weight", net->names->head);
+    if (!net->model.tied && !(net->head = tl_net_parameter(net, name, TL_SHAPE(ctx, s->V, s->De), normal, true, true)))
+        return false;
+    if (!net->model.head_bias)
+        return true;
+    snprintf(name, sizeof name, "%s.bias", net->names->head);
+    net->head_bias = tl_net_parameter(net, name, TL_SHAPE(ctx, s->V), (tl_start){TL_START_ZERO, 0}, false, true);
+    return net->head_bias != NULL;
+}
+
+static bool decoder_build(tl_net *net) {
+    char path[96];
+    tl_ctx *ctx = net->ctx;
+    const tl_names *n = net->names = tl_names_of(&net->model);
+    bool ok = tl_embed_build(net);
+    for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); ok && tl_repeat_next(&r);) {
+        tl_module_begin(ctx, n->layers, r.index);
+        ok = build_block(net, r.index);
+        tl_module_end(ctx);
+        if (!ok)
+            tl_repeat_end(&r);
+    }
+    snprintf(path, sizeof path, "%s%s", n->prefix, n->final_norm);
+    if (net->model.place != TL_PLACE_POST) /* there the last block has normed its result */
+        ok = ok && tl_net_norm(net, &net->final_norm, path, net->symbols.D);
+    if (ok && net->model.embedding_size > 0) {
+        snprintf(path, sizeof path, "%sproject_out", n->prefix);
+        ok = (net->embed_out =
+                  tl_net_linear(net, path, net->symbols.De, net->symbols.D, net->model.init_std, false, NULL)) != NULL;
+    }
+    return ok && build_head(net);
+}
+
+/* ---- forward ---- */
+
+static tl_tensor *attention(tl_net *net, const tl_block *b, tl_tensor *x) {
+    return net->model.kv_rank > 0 ? tl_apply_latent(net, b, x) : tl_apply_attention(net, b, x);
+}
+
+static tl_tensor *mlp(tl_net *net, const tl_block *b, tl_tensor *x) {
+    if (b->experts.router)
+        return tl_apply_experts(net, b, x);
+    tl_enter_part(net, net->names->mlp);
+    tl_tensor *y = tl_dropout_if(net, tl_apply_mlp(net, &b->mlp, x), net->model.dropout_residual, "mlp.residual");
+    return tl_leave_part(net, net->names->mlp, y);
+}
+
+static tl_tensor *block(tl_net *net, const tl_block *b, tl_tensor *x) {
+    const tl_names *n = net->names;
+    tl_tensor *y, *z;
+    switch (net->model.place) {
+    case TL_PLACE_BEFORE:
+        y = tl_add(x, attention(net, b, tl_apply_norm(net, &b->norm_1, n->norm_1, x)));
+        z = mlp(net, b, tl_apply_norm(net, &b->norm_2, n->norm_2, y));
+        return tl_add(y, z);
+    case TL_PLACE_AFTER:
+        y = tl_add(x, tl_apply_norm(net, &b->norm_1, n->norm_1, attention(net, b, x)));
+        return tl_add(y, tl_apply_norm(net, &b->norm_2, n->norm_2, mlp(net, b, y)));
+    case TL_PLACE_AROUND:
+        y = attention(net, b, tl_apply_norm(net, &b->norm_1, n->norm_1, x));
+        y = tl_add(x, tl_apply_norm(net, &b->norm_1_after, n->norm_1_after, y));
+        z = mlp(net, b, tl_apply_norm(net, &b->norm_2, n->norm_2, y));
+        return tl_add(y, tl_apply_norm(net, &b->norm_2_after, n->norm_2_after, z));
+    case TL_PLACE_PARALLEL:
+    case TL_PLACE_PARALLEL_TWO: {
+        tl_tensor *read = tl_apply_norm(net, &b->norm_1, n->norm_1, x);
+        y = attention(net, b, read);
+        if (net->model.place == TL_PLACE_PARALLEL_TWO)
+            read = tl_apply_norm(net, &b->norm_2, n->norm_2, x);
+        z = mlp(net, b, read);
+        return tl_add(tl_add(y, z), x);
+    }
+    case TL_PLACE_POST:
+        y = tl_apply_norm(net, &b->norm_1, n->norm_1, tl_add(x, attention(net, b, x)));
+        return tl_apply_norm(net, &b->norm_2, n->norm_2, tl_add(y, mlp(net, b, y)));
+    }
+    return NULL;
+}
+
+static tl_tensor *decoder_hidden(tl_net *net, tl_tensor *tokens) {
+    const tl_names *n = net->names;
+    tl_tensor *x = tl_embed(net, tokens);
+    for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
+        tl_module_begin(net->ctx, n->layers, r.index);
+        tl_tensor *y = tl_apply_block(net, r.index, block, x);
+        tl_module_end(net->ctx);
+        tl_repeat_into(&r, &x, y);
+    }
+    if (net->model.place != TL_PLACE_POST) {
+        tl_tensor *y = tl_apply_norm(net, &net->final_norm, n->final_norm, x);
+        tl_release(x);
+        x = y;
+    }
+    return net->embed_out ? tl_apply_linear(net, "project_out", x, net->embed_out, NULL) : x;
+}
+
+const tl_family_code tl_decoder = {decoder_build, decoder_hidden, tl_head, tl_token_loss};

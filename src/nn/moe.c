@@ -1,0 +1,226 @@
+/* The feed-forward part as a mixture of experts: a router, its k of E experts for each token, experts that every token passes.
+ * Tokens are sorted by expert and go through grouped products, or into places of a fixed number (tl_choices.experts); both have
+ * shapes that no routing changes. The families' code adds no load-balancing loss to the loss unless its user asks for router logits
+ * (output_router_logits, false in every family), and so none is added here. */
+#include "nn/names.h"
+
+#include "tally/ops_moe.h"
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+
+/* ---- parameters ---- */
+
+static tl_tensor *parameter(tl_net *net, const char *path, const char *end, tl_shape shape, double std) {
+    char name[256];
+    snprintf(name, sizeof name, "%s%s", path, end);
+    tl_start start = {std > 0 ? TL_START_NORMAL : TL_START_ZERO, std};
+    return tl_net_parameter(net, name, shape, start, std > 0, false);
+}
+
+static bool build_apart(tl_net *net, tl_experts *e, const char *path) {
+    char gate[48], up[48], down[48];
+    tl_ctx *ctx = net->ctx;
+    const tl_names *n = net->names;
+    const tl_symbols *s = &net->symbols;
+    double std = net->model.init_std;
+    snprintf(gate, sizeof gate, "experts.%s.weight", n->expert_gate);
+    snprintf(up, sizeof up, "experts.%s.weight", n->expert_up);
+    snprintf(down, sizeof down, "experts.%s.weight", n->expert_down);
+    return (e->gate = parameter(net, path, gate, TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
+           (e->up = parameter(net, path, up, TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
+           (e->down = parameter(net, path, down, TL_SHAPE(ctx, s->E, s->D, s->Fe), std));
+}
+
+static bool build_fused(tl_net *net, tl_experts *e, const char *path) {
+    tl_ctx *ctx = net->ctx;
+    const tl_symbols *s = &net->symbols;
+    double std = net->model.init_std;
+    tl_dim both = tl_dim_mul(ctx, tl_dim_of(2), s->Fe);
+    bool bias = net->model.expert_bias;
+    return (e->fused = parameter(net, path, "experts.gate_up_proj", TL_SHAPE(ctx, s->E, s->D, both), std)) &&
+           (!bias ||
+            (e->fused_bias = parameter(net, path, "experts.gate_up_proj_bias", TL_SHAPE(ctx, s->E, both), 0))) &&
+           (e->down = parameter(net, path, "experts.down_proj", TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
+           (!bias || (e->down_bias = parameter(net, path, "experts.down_proj_bias", TL_SHAPE(ctx, s->E, s->D), 0)));
+}
+
+/* DeepSeek-V3's bias of choice is moved by the load of the experts, not by a gradient (DeepSeek-V3, section 2.1.2). */
+static bool build_correction(tl_net *net, tl_experts *e, const char *path) {
+    char end[64];
+    snprintf(end, sizeof end, "%s.e_score_correction_bias", net->names->router);
+    e->correction = parameter(net, path, end, TL_SHAPE(net->ctx, net->symbols.E), 0);
+    if (e->correction)
+        tl_tensor_require_grad(e->correction, false);
+    return e->correction != NULL;
+}
+
+bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
+    char inside[128], part[160];
+    const tl_names *n = net->names;
+    const tl_symbols *s = &net->symbols;
+    const tl_model *m = &net->model;
+    tl_experts *e = &block->experts;
+    snprintf(inside, sizeof inside, "%s%s%s", path, n->moe, n->moe[0] ? "." : "");
+    snprintf(part, sizeof part, "%s%s", inside, n->router);
+    bool ok = (e->router = tl_net_linear(net, part, s->E, s->D, m->init_std, m->router_bias, &e->router_bias)) != NULL;
+    ok = ok && (!m->correction_bias || build_correction(net, e, inside));
+    ok = ok && (n->expert_gate_up ? build_fused : build_apart)(net, e, inside);
+    if (ok && m->shared_ff > 0) {
+        snprintf(part, sizeof part, "%s%s.", inside, n->shared);
+        ok = tl_mlp_build(net, &e->shared, part, s->Fs);
+    }
+    if (ok && m->shared_gate) {
+        snprintf(part, sizeof part, "%s%s_gate", inside, n->shared);
+        e->shared_gate = tl_net_linear(net, part, tl_dim_of(1), s->D, m->init_std, false, NULL);
+        ok = e->shared_gate != NULL;
+    }
+    return ok;
+}
+
+/* ---- routing ---- */
+
+static bool is_16_bit(tl_dtype dtype) { return dtype == TL_BF16 || dtype == TL_F16; }
+
+/* [n,E]. Softmax and sigmoid of a router run in f32 in every family; DeepSeek's product too. */
+static tl_tensor *scores(tl_net *net, const tl_experts *e, tl_tensor *x) {
+    tl_tensor *w = e->router;
+    bool narrow = is_16_bit(net->dtype);
+    if (narrow && net->names->router_f32 && !tl_net_scale_of(net, w)) {
+        x = tl_cast(x, TL_F32);
+        w = tl_cast(w, TL_F32);
+    }
+    tl_tensor *y = tl_apply_linear(net, net->names->router, x, w, e->router_bias);
+    return narrow && y ? tl_cast(y, TL_F32) : y;
+}
+
+static bool route(tl_net *net, const tl_experts *e, tl_tensor *x, tl_routing *routing) {
+    static const tl_route_score kinds[] = {[TL_ROUTER_SOFTMAX] = TL_ROUTE_SOFTMAX,
+                                           [TL_ROUTER_TOP_SOFTMAX] = TL_ROUTE_CHOSEN_SOFTMAX,
+                                           [TL_ROUTER_SIGMOID] = TL_ROUTE_SIGMOID,
+                                           [TL_ROUTER_SIGMOID_INPUT] = TL_ROUTE_CHOSEN_SIGMOID};
+    const tl_model *m = &net->model;
+    tl_tensor *y = scores(net, e, x), *bias = e->correction;
+    if (!y)
+        return false;
+    if (bias && tl_tensor_dtype(bias) != tl_tensor_dtype(y))
+        bias = tl_cast(bias, tl_tensor_dtype(y));
+    bool sigmoid = m->router == TL_ROUTER_SIGMOID;
+    bool renormalise = m->norm_top_k && m->router <= TL_ROUTER_SIGMOID && m->router != TL_ROUTER_TOP_SOFTMAX;
+    tl_route_options options = {.k = net->symbols.k,
+                                .score = kinds[m->router],
+                                .bias = bias,
+                                .n_group = m->router_groups > 1 ? m->router_groups : 0,
+                                .topk_group = m->router_groups > 1 ? m->router_top_groups : 0,
+                                .group = sigmoid ? TL_ROUTE_GROUP_TOP2 : TL_ROUTE_GROUP_MAX,
+                                .renormalise = renormalise,
+                                .renormalise_epsilon = renormalise && net->names->router_f32 ? 1e-20 : 0,
+                                .scale = m->routed_scale};
+    return tl_route_top_k(y, &options, routing) == TL_OK;
+}
+
+/* ---- the experts ---- */
+
+struct dispatch {
+    tl_tensor *order, *offsets; /* offsets NULL: places of a fixed number, rows [E,C,…] */
+};
+
+/* Rows of experts times their weights: apart [E,out,in], or as published fused [E,in,out]. */
+static tl_tensor *expert_product(tl_net *net, const struct dispatch *d, const char *name, tl_tensor *x, tl_tensor *w,
+                                 tl_tensor *bias, bool as_published) {
+    if (!x)
+        return NULL;
+    tl_enter(net, name, -1);
+    if (d->offsets)
+        return tl_leave(net, tl_grouped_linear(x, w, bias, d->offsets, as_published));
+    tl_tensor *y = tl_matmul(x, as_published ? w : tl_transpose(w, -1, -2));
+    if (y && bias) {
+        const tl_shape *shape = tl_tensor_shape(bias);
+        y = tl_add(y, tl_view(bias, TL_SHAPE(net->ctx, shape->dim[0], tl_dim_of(1), shape->dim[1])));
+    }
+    return tl_leave(net, y);
+}
+
+/* […,2·Fe] → activation of the gate times the value. gpt_oss lays gate and value in turn, column by column; llama4 in halves. */
+static tl_tensor *gated_columns(tl_net *net, tl_tensor *both) {
+    if (!both)
+        return NULL;
+    tl_ctx *ctx = net->ctx;
+    tl_shape shape = *tl_tensor_shape(both);
+    tl_dim Fe = net->symbols.Fe, one = tl_dim_of(1), halves[2] = {Fe, Fe}, pair[2] = {one, one};
+    tl_tensor *part[2] = {0};
+    if (!net->names->columns_in_turn) {
+        tl_split(both, -1, halves, 2, part);
+        return tl_gated(net, part[0], part[1]);
+    }
+    tl_shape wide = shape;
+    wide.dim[wide.ndim - 1] = Fe;
+    shape = wide;
+    wide.dim[wide.ndim++] = tl_dim_of(2);
+    both = tl_view(both, tl_shape_of(ctx, wide.ndim, wide.dim));
+    if (!both)
+        return NULL;
+    tl_split(both, -1, pair, 2, part);
+    return tl_gated(net, tl_view(part[0], shape), tl_view(part[1], shape));
+}
+
+static tl_tensor *run_experts(tl_net *net, const tl_experts *e, const struct dispatch *d, tl_tensor *x) {
+    const tl_names *n = net->names;
+    tl_tensor *y;
+    if (e->fused)
+        y = gated_columns(net, expert_product(net, d, n->expert_gate_up, x, e->fused, e->fused_bias, true));
+    else {
+        tl_tensor *gate = expert_product(net, d, n->expert_gate, x, e->gate, NULL, false);
+        y = tl_gated(net, gate, expert_product(net, d, n->expert_up, x, e->up, NULL, false));
+    }
+    return expert_product(net, d, n->expert_down, y, e->down, e->down_bias, e->fused != NULL);
+}
+
+/* x[n,D] → [n,D] */
+static tl_tensor *routed(tl_net *net, const tl_experts *e, tl_tensor *x) {
+    const tl_symbols *s = &net->symbols;
+    struct dispatch d = {0};
+    tl_routing r = {0};
+    if (!route(net, e, x, &r))
+        return NULL;
+    tl_enter(net, "experts", -1);
+    tl_dim n = tl_tensor_shape(x)->dim[0];
+    bool into = net->model.router == TL_ROUTER_SIGMOID_INPUT; /* k = 1: the weight scales what the expert reads */
+    if (net->choices.experts == TL_EXPERTS_CAPACITY) {
+        double factor = net->choices.capacity_factor > 0 ? net->choices.capacity_factor : 1;
+        d.order = tl_moe_capacity(r.experts, s->E, tl_moe_capacity_dim(net->ctx, n, s->k, s->E, factor), false);
+    } else if (tl_moe_sort(r.experts, s->E, &d.order, &d.offsets) != TL_OK)
+        return tl_leave(net, NULL);
+    if (into)
+        x = tl_mul(x, tl_cast(r.weights, tl_tensor_dtype(x)));
+    tl_tensor *y = d.order ? run_experts(net, e, &d, tl_moe_permute(x, d.order, s->k)) : NULL;
+    if (!y)
+        return tl_leave(net, NULL);
+    return tl_leave(net, into ? tl_moe_sum(y, d.order, n, s->k) : tl_moe_combine(y, d.order, r.weights));
+}
+
+static tl_tensor *shared(tl_net *net, const tl_experts *e, tl_tensor *x) {
+    char gate[64];
+    const char *name = net->names->shared;
+    tl_enter(net, name, -1);
+    tl_tensor *y = tl_leave(net, tl_apply_mlp(net, &e->shared, x));
+    if (!e->shared_gate)
+        return y;
+    snprintf(gate, sizeof gate, "%s_gate", name);
+    return tl_mul(tl_sigmoid(tl_apply_linear(net, gate, x, e->shared_gate, NULL)), y);
+}
+
+tl_tensor *tl_apply_experts(tl_net *net, const tl_block *b, tl_tensor *x) {
+    const tl_experts *e = &b->experts;
+    tl_ctx *ctx = net->ctx;
+    if (!x)
+        return NULL;
+    tl_enter_part(net, net->names->moe);
+    tl_shape shape = *tl_tensor_shape(x);
+    tl_dim n = tl_dim_mul(ctx, shape.dim[0], shape.dim[1]);
+    tl_tensor *y = routed(net, e, tl_view(x, TL_SHAPE(ctx, n, shape.dim[2])));
+    y = y ? tl_view(y, shape) : NULL;
+    if (y && net->model.shared_ff > 0)
+        y = tl_add(y, shared(net, e, x));
+    return tl_leave_part(net, net->names->moe, y);
+}

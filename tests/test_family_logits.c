@@ -1,0 +1,283 @@
+/* Every family's small model computes the logits that PyTorch computed from the same weights, in float64 and float32; through a
+ * cache as well, one token at a time; and its parameters are the published file's tensors, name by name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "family_models.h"
+#include "family_weights.h"
+#include "fixtures/family_fixtures.h"
+#include "tally/cache.h"
+#include "tally/config.h"
+#include "tally/cpu.h"
+#include "tally/names.h"
+#include "tally/nn.h"
+#include "tally/ops.h"
+
+enum { FAMILIES = sizeof family_fixtures / sizeof *family_fixtures };
+enum { VALUES = FAMILY_BATCH * FAMILY_TOKENS * FAMILY_VOCAB };
+
+static tl_ctx *new_ctx(void) {
+    tl_error error = {0};
+    return tl_ctx_new(&(tl_ctx_options){.kernels = tl_kernels_portable()}, &error);
+}
+
+static const family_fixture *fixture_of(const char *name) {
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(family_fixtures[i].name, name) == 0)
+            return &family_fixtures[i];
+    fail_msg("no fixture %s", name);
+    return NULL;
+}
+
+static const family_row *row_of(const family_fixture *x, const char *name) {
+    for (int i = 0; i < x->count; i++)
+        if (strcmp(x->rows[i].name, name) == 0)
+            return &x->rows[i];
+    fail_msg("%s has no tensor %s", x->name, name);
+    return NULL;
+}
+
+static int64_t elements(const family_row *r) {
+    int64_t n = 1;
+    for (int i = 0; i < r->ndim; i++)
+        n *= r->dim[i];
+    return n;
+}
+
+/* Fills the parameter from the published tensors it is made of; how many those are. */
+static int fill(tl_ctx *ctx, const tl_model *m, const tl_parameter *p, const family_fixture *x) {
+    int64_t parts = tl_published_parts(m, p->name), count = tl_tensor_count(p->tensor), done = 0;
+    float *values = malloc((size_t)count * sizeof *values);
+    tl_error error = {0};
+    assert_non_null(values);
+    for (int64_t part = 0; part < parts; part++) {
+        tl_published from;
+        if (tl_published_part(m, p->name, part, &from, &error) != TL_OK)
+            fail_msg("%s", error.message);
+        assert_false(from.transposed);
+        assert_int_equal(from.expert, parts > 1 ? part : -1);
+        const family_row *row = row_of(x, from.name);
+        int64_t n = elements(row);
+        int skip = parts > 1; /* the expert's axis */
+        assert_int_equal(row->ndim, tl_tensor_ndim(p->tensor) - skip);
+        for (int i = 0; i < row->ndim; i++)
+            assert_int_equal(row->dim[i], tl_tensor_size(p->tensor, i + skip));
+        assert_true(done + n <= count);
+        family_weights_fill(values + done, n, row->name, row->base, row->scale);
+        done += n;
+    }
+    assert_int_equal(done, count);
+    tl_scope_begin(ctx);
+    tl_tensor *t = tl_from_data(ctx, TL_F32, *tl_tensor_shape(p->tensor), TL_WORK, values, count);
+    assert_non_null(tl_write_slice(p->tensor, t, 0, 0));
+    tl_scope_end(ctx);
+    free(values);
+    return (int)parts;
+}
+
+static tl_net *net_of(tl_ctx *ctx, const tl_model *m, tl_dtype dtype, const family_fixture *x) {
+    tl_net *net = tl_net_new(ctx, m, dtype);
+    if (!net)
+        fail_msg("%s: %s", x->name, tl_ctx_error(ctx)->message);
+    const tl_parameter *list;
+    int count = tl_net_parameters(net, &list), tensors = 0;
+    for (int i = 0; i < count; i++)
+        tensors += fill(ctx, m, &list[i], x);
+    assert_int_equal(tensors, x->count); /* each of the file's tensors, once */
+    tl_parameter_count counted;
+    tl_net_count(net, &counted);
+    assert_int_equal(counted.unique, x->parameters);
+    return net;
+}
+
+static tl_net *filled_net(tl_ctx *ctx, int index, tl_dtype dtype, const family_fixture *x) {
+    tl_model m = family_model(index);
+    return net_of(ctx, &m, dtype, x);
+}
+
+static tl_tensor *tokens_of(tl_ctx *ctx, int first, int count) {
+    int32_t ids[FAMILY_BATCH * FAMILY_TOKENS];
+    for (int b = 0; b < FAMILY_BATCH; b++)
+        for (int t = 0; t < count; t++)
+            ids[b * count + t] = family_tokens[b * FAMILY_TOKENS + first + t];
+    return tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(FAMILY_BATCH), tl_dim_of(count)), TL_DATA, ids,
+                        FAMILY_BATCH * count);
+}
+
+static void compare(const char *name, const char *how, tl_ctx *ctx, tl_tensor *logits, int first, int count,
+                    const float *expected) {
+    double values[VALUES], worst = 0;
+    if (!logits)
+        fail_msg("%s: %s", name, tl_ctx_error(ctx)->message);
+    tl_tensor *wide = tl_cast(logits, TL_F64);
+    int64_t n = FAMILY_BATCH * count * FAMILY_VOCAB;
+    assert_int_equal(tl_tensor_count(wide), n);
+    assert_int_equal(tl_tensor_read(wide, values, (size_t)n * sizeof *values), TL_OK);
+    for (int b = 0; b < FAMILY_BATCH; b++)
+        for (int i = 0; i < count * FAMILY_VOCAB; i++) {
+            double want = (double)expected[(b * FAMILY_TOKENS + first) * FAMILY_VOCAB + i];
+            double apart = fabs(values[b * count * FAMILY_VOCAB + i] - want);
+            worst = apart > worst || apart != apart ? apart : worst;
+        }
+    if (!(worst < 1e-4))
+        print_message("%s %s: logits differ by %g\n", name, how, worst);
+    assert_true(worst < 1e-4);
+}
+
+static void check_logits(tl_dtype dtype) {
+    for (int i = 0; i < family_model_count(); i++) {
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        tl_model m = family_model(i);
+        const family_fixture *x = fixture_of(m.name);
+        tl_net *net = filled_net(ctx, i, dtype, x);
+        compare(m.name, tl_dtype_name(dtype), ctx, tl_net_forward(net, tokens_of(ctx, 0, FAMILY_TOKENS)), 0,
+                FAMILY_TOKENS, x->logits);
+        tl_scope_end(ctx);
+        tl_net_free(net);
+        tl_ctx_free(ctx);
+    }
+}
+
+static void logits_are_pytorchs_f64(void **state) {
+    (void)state;
+    check_logits(TL_F64);
+}
+
+static void logits_are_pytorchs_f32(void **state) {
+    (void)state;
+    check_logits(TL_F32);
+}
+
+/* Five tokens at once, then one at a time. */
+static void logits_through_a_cache(void **state) {
+    (void)state;
+    for (int i = 0; i < family_model_count(); i++) {
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        tl_model m = family_model(i);
+        const family_fixture *x = fixture_of(m.name);
+        tl_net *net = filled_net(ctx, i, TL_F64, x);
+        tl_cache *cache =
+            tl_cache_new(net, &(tl_cache_options){.batch = FAMILY_BATCH, .capacity = FAMILY_TOKENS, .dtype = TL_F64});
+        if (!cache)
+            fail_msg("%s: %s", m.name, tl_ctx_error(ctx)->message);
+        compare(m.name, "cached", ctx, tl_net_forward_cached(net, cache, tokens_of(ctx, 0, 5), TL_LOGITS_ALL), 0, 5,
+                x->logits);
+        for (int t = 5; t < FAMILY_TOKENS; t++)
+            compare(m.name, "cached", ctx, tl_net_forward_cached(net, cache, tokens_of(ctx, t, 1), TL_LOGITS_LAST), t,
+                    1, x->logits);
+        tl_scope_end(ctx);
+        tl_cache_free(cache);
+        tl_net_free(net);
+        tl_ctx_free(ctx);
+    }
+}
+
+/* The same from the fixtures' config.json: what is read there is what is computed here. */
+static void logits_of_what_config_says(void **state) {
+    (void)state;
+    int computed = 0;
+    for (int i = 0; i < FAMILIES; i++) {
+        tl_error error = {0};
+        tl_model m;
+        const family_fixture *x = &family_fixtures[i];
+        if (tl_config_parse(x->config, strlen(x->config), x->name, &m, &error) != TL_OK)
+            fail_msg("%s: %s", x->name, error.message);
+        if (strcmp(x->name, "phi_msft") == 0) /* tensors of other names */
+            continue;
+        if (strcmp(x->name, "phi3_longrope") == 0) {
+            assert_true(m.not_computed[0] != '\0');
+            continue;
+        }
+        if (m.not_computed[0])
+            fail_msg("%s is not computed: %s", x->name, m.not_computed);
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        tl_net *net = net_of(ctx, &m, TL_F64, x);
+        compare(x->name, "by its config", ctx, tl_net_forward(net, tokens_of(ctx, 0, FAMILY_TOKENS)), 0, FAMILY_TOKENS,
+                x->logits);
+        tl_scope_end(ctx);
+        tl_net_free(net);
+        tl_ctx_free(ctx);
+        computed++;
+    }
+    assert_true(computed >= 30);
+}
+
+/* ---- int8 ---- */
+
+/* scale = largest |w| ÷ 127 in f32, q the nearest even of w ÷ scale: what tally/cache.h says, done here by hand. */
+static void round_rows(tl_tensor *t) {
+    float *w = tl_tensor_data(t);
+    int64_t rows = tl_tensor_size(t, 0), columns = tl_tensor_size(t, 1);
+    for (int64_t r = 0; r < rows; r++, w += columns) {
+        float largest = 0;
+        for (int64_t c = 0; c < columns; c++)
+            largest = fmaxf(largest, fabsf(w[c]));
+        float scale = largest * (float)(1.0 / 127);
+        for (int64_t c = 0; c < columns; c++)
+            w[c] = nearbyintf(w[c] / scale) * scale;
+    }
+}
+
+/* A net in int8 computes what one computes whose weights were rounded to int8 by hand; experts are not rounded. */
+static void int8_is_rounded_weights(void **state) {
+    (void)state;
+    for (int i = 0; i < family_model_count(); i++) {
+        double a[VALUES], b[VALUES], worst = 0;
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        tl_model m = family_model(i);
+        const family_fixture *x = fixture_of(m.name);
+        tl_net *narrow = filled_net(ctx, i, TL_F32, x), *by_hand = filled_net(ctx, i, TL_F32, x);
+        assert_int_equal(tl_net_quantize_int8(narrow), TL_OK);
+        const tl_parameter *list, *quantized;
+        int count = tl_net_parameters(by_hand, &list), rounded = 0;
+        assert_int_equal(tl_net_parameters(narrow, &quantized), count);
+        for (int k = 0; k < count; k++) {
+            bool matrix = tl_tensor_ndim(list[k].tensor) == 2 && !list[k].embedding;
+            bool expected = matrix && !strstr(list[k].name, ".experts.");
+            assert_int_equal(tl_tensor_dtype(quantized[k].tensor) == TL_I8, expected);
+            if (expected)
+                round_rows(list[k].tensor);
+            rounded += expected;
+        }
+        assert_true(rounded >= (int)(3 * m.layers));
+        tl_tensor *left = tl_net_forward(narrow, tokens_of(ctx, 0, FAMILY_TOKENS));
+        tl_tensor *right = tl_net_forward(by_hand, tokens_of(ctx, 0, FAMILY_TOKENS));
+        if (!left || !right)
+            fail_msg("%s: %s", m.name, tl_ctx_error(ctx)->message);
+        assert_int_equal(tl_tensor_read(tl_cast(left, TL_F64), a, sizeof a), TL_OK);
+        assert_int_equal(tl_tensor_read(tl_cast(right, TL_F64), b, sizeof b), TL_OK);
+        for (int k = 0; k < VALUES; k++)
+            worst = fmax(worst, fabs(a[k] - b[k]));
+        if (!(worst < 2e-4))
+            fail_msg("%s: int8 differs from weights rounded by hand by %g", m.name, worst);
+        tl_scope_end(ctx);
+        tl_net_free(narrow);
+        tl_net_free(by_hand);
+        tl_ctx_free(ctx);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(logits_are_pytorchs_f64),
+        cmocka_unit_test(logits_are_pytorchs_f32),
+        cmocka_unit_test(logits_through_a_cache),
+        cmocka_unit_test(logits_of_what_config_says),
+        cmocka_unit_test(int8_is_rounded_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
