@@ -58,7 +58,9 @@ typedef enum traffic {
     X(clamp_backward, PLAIN) X(min, PLAIN) X(prod, PLAIN) X(l1, PLAIN) X(sum_square, PLAIN) X(l2, PLAIN) \
     X(log_sum_exp, PLAIN) X(l2_backward, PLAIN) X(log_sum_exp_backward, PLAIN) X(prod_backward, PLAIN) \
     X(cumulate, PLAIN) X(cumprod_backward, PLAIN) X(triangle, PLAIN) X(range, WRITES) X(one_hot, PLAIN) \
-    X(fp8_round, PLAIN) X(absolute_max, FOLDS) X(fp8_roll, PLAIN)
+    X(fp8_round, PLAIN) X(absolute_max, FOLDS) X(fp8_roll, PLAIN) X(route_choose, PLAIN) X(moe_sort, PLAIN) \
+    X(moe_capacity, PLAIN) X(moe_load, PLAIN) X(moe_permute, PICKS) X(moe_combine, PLAIN) \
+    X(moe_combine_backward, PLAIN)
 /* clang-format on */
 
 #define NUMBER(name, how) ENTRY_##name,
@@ -401,8 +403,35 @@ static bool count_flash(entry e, const tl_kcall *call) {
     return true;
 }
 
+/* Of a mixture of experts. False: not listed. */
+static bool formula_of_experts(entry e, const tl_kcall *call, formula *f) {
+    const tl_route_attr *route = call->attr;
+    switch (e) {
+    case ENTRY_moe_sort:
+    case ENTRY_moe_capacity:
+    case ENTRY_moe_permute:
+        return true;
+    /* + bias each; a group's best two added. DeepSeek-V3, equation 16 */
+    case ENTRY_route_choose:
+        *f = (formula){.element = call->n_in > 1, .row = route->n_group > 1 && route->top2 ? route->n_group : 0};
+        return true;
+    case ENTRY_moe_load:
+        f->call = elements(&call->out[0]);
+        return true; /* ÷ n for each expert */
+    /* Σ w·y: of y. Backward w·g and Σ y·g: of its rows */
+    case ENTRY_moe_combine:
+        f->element = call->n_in > 2 ? 2 : 1;
+        return true;
+    case ENTRY_moe_combine_backward:
+        f->element = (call->in[2].data ? 1 : 0) + (call->in[3].data ? 2 : 0);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static bool formula_of(entry e, const tl_kcall *call, formula *f) {
-    return formula_of_each(e, call, f) || formula_of_rows(e, call, f);
+    return formula_of_each(e, call, f) || formula_of_rows(e, call, f) || formula_of_experts(e, call, f);
 }
 
 static void count_operations(entry e, const tl_kcall *call) {
@@ -413,6 +442,8 @@ static void count_operations(entry e, const tl_kcall *call) {
     const tl_array *a = call->n_in > 0 ? &call->in[0] : &call->out[0];
     if (e == ENTRY_embedding_backward)
         a = &call->in[1];
+    if (e == ENTRY_moe_combine_backward)
+        a = call->in[3].data ? &call->in[3] : &call->out[0];
     int64_t n = elements(a), last = a->ndim > 0 ? a->size[a->ndim - 1] : 1;
     worked[e] += n;
     tl_u128 all = (tl_u128)n, rows = last > 0 ? (tl_u128)(n / last) : 0;

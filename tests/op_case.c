@@ -17,11 +17,24 @@ static double draw(uint64_t *seed, tl_fill fill, int64_t limit) {
         return u;
     case TL_FILL_INDEX:
         return (double)tl_sample_below(seed, limit);
+    case TL_FILL_OFFSETS:
+        return (double)tl_sample_below(seed, limit + 1);
     case TL_FILL_ZERO:
         return 0;
     default:
         return sqrt(-2 * log(1 - u)) * cos(6.283185307179586 * v);
     }
+}
+
+static int order_of(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void make_offsets(double *value, int64_t count, int64_t limit) {
+    qsort(value, (size_t)count, sizeof *value, order_of);
+    value[0] = 0;
+    value[count - 1] = (double)limit;
 }
 
 int64_t op_case_count(const op_case *o, int input) {
@@ -67,6 +80,8 @@ void op_case_make(op_case *o, const tl_op *op, uint64_t seed, tl_dtype dtype) {
         o->value[i] = calloc((size_t)count + 1, sizeof(double));
         for (int64_t j = 0; o->value[i] && j < count; j++)
             o->value[i][j] = draw(&seed, o->c.in[i].fill, o->c.in[i].limit);
+        if (o->value[i] && o->c.in[i].fill == TL_FILL_OFFSETS)
+            make_offsets(o->value[i], count, o->c.in[i].limit);
     }
     o->product = multiplies(o);
 }

@@ -137,7 +137,14 @@ const char *tl_saved_site(const tl_saved *saved);
 tl_tensor *tl_saved_into(const tl_saved *saved, int input);
 
 /* ---- for sample ---- */
-typedef enum tl_fill { TL_FILL_NORMAL, TL_FILL_POSITIVE, TL_FILL_UNIT, TL_FILL_INDEX, TL_FILL_ZERO } tl_fill;
+typedef enum tl_fill {
+    TL_FILL_NORMAL,
+    TL_FILL_POSITIVE,
+    TL_FILL_UNIT,
+    TL_FILL_INDEX,
+    TL_FILL_ZERO,
+    TL_FILL_OFFSETS /* whole, rising from 0 to limit, some of them equal */
+} tl_fill;
 struct tl_case {
     int n_in, n_out; /* visible outputs */
     struct {

@@ -182,6 +182,17 @@ typedef struct tl_sort_attr {
 } tl_sort_attr;
 /* Rows sorted at a time, each with its own part of the workspace. */
 #define TL_SORT_SLOTS 8
+/* Mixtures of experts, tally/ops_moe.h: the choice, the rows of an order, and an expert's places. */
+typedef struct tl_route_attr {
+    int64_t k, n_group, topk_group; /* n_group ≤ 1: no groups */
+    bool top2;                      /* a group counts as much as its best two experts, else as its best */
+} tl_route_attr;
+typedef struct tl_moe_attr {
+    int64_t k; /* choices of one token */
+} tl_moe_attr;
+typedef struct tl_capacity_attr {
+    bool choice_first; /* all first choices before all second */
+} tl_capacity_attr;
 typedef enum tl_pad_mode { TL_PAD_CONSTANT, TL_PAD_REFLECT, TL_PAD_EDGE, TL_PAD_WRAP } tl_pad_mode;
 typedef struct tl_pad_attr {
     tl_pad_mode mode;
@@ -435,6 +446,23 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *fp8_round; /* in[0] → out[0] = in·scale, rounded to the format, ÷ scale; in place; tl_fp8_attr. Floats */
     tl_kernel *absolute_max; /* out[0], one f32: the largest of what it held and |in[0]|; NaN wins */
     tl_kernel *fp8_roll;     /* out[0] f32[TL_FP8_ROWS, 1 + history], in place: see tally/ops_fp8.h */
+    /* ---- mixtures of experts: moe.c ---- */
+    /* in: what[n,E], [bias[E] of any float dtype] → out[0] i32[n,k]. tl_route_attr. work: TL_SORT_SLOTS·(E + k + 2·groups)·8. */
+    tl_kernel *route_choose;
+    /* in[0] experts[n,k] (i32, i64; outside 0 … E−1: a fault) → out[0] order i32[n·k], out[1] offsets i32[E+1]. */
+    tl_kernel *moe_sort;
+    /* → out[0] order i32[E,C], −1 where free. work: E i64. tl_capacity_attr. */
+    tl_kernel *moe_capacity;
+    /* → out[0] floats[E], how many chose it ÷ n. work: E i64. */
+    tl_kernel *moe_load;
+    /* in: x[n,D], order[…] (−1 … n·k−1, else a fault) → out[0] […,D] rows order/k of x, 0 for −1; any dtype. tl_moe_attr. */
+    tl_kernel *moe_permute;
+    /* in: y[…,D], order[…], [weights[n,k], any float dtype] → out[0] [n,D] = Σ over a token's rows of w·y, in order of rows.
+     * tl_moe_attr. work: n + 1 + rows i32. */
+    tl_kernel *moe_combine;
+    /* in: order, gradient[n,D], weights[n,k] (data NULL: no dy), y (data NULL: no dw) → out[0] dy, out[1] dw; data NULL: not
+     * wanted. tl_moe_attr, work as moe_combine. */
+    tl_kernel *moe_combine_backward;
 };
 
 #endif

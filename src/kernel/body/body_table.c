@@ -161,4 +161,11 @@ const tl_kernels TL_K(kernels_table) = {
     KERNEL(fp8_round),
     KERNEL(absolute_max),
     KERNEL(fp8_roll),
+    KERNEL(route_choose),
+    KERNEL(moe_sort),
+    KERNEL(moe_capacity),
+    KERNEL(moe_load),
+    KERNEL(moe_permute),
+    KERNEL(moe_combine),
+    KERNEL(moe_combine_backward),
 };
