@@ -429,7 +429,7 @@ static bool count_flash(entry e, const tl_kcall *call) {
         now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)) + rows * (1 + o->has_sinks));
         return true;
     }
-    bool d = call->out[0].data || call->out[1].data, v = call->out[2].data, s = call->out[3].data;
+    bool d = o->wanted & (TL_FLASH_DQ | TL_FLASH_DK), v = o->wanted & TL_FLASH_DV, s = o->wanted & TL_FLASH_DSINKS;
     pair += 1 + (d ? 3 : 0) + (d && o->softcap != 0 ? 3 : 0) + (o->dropout.a > 0 ? d + v : 0);
     if (d || v) {
         now.arithmetic += (tl_u128)(flash_pairs(call) * pair);
