@@ -101,7 +101,8 @@ static void note_ways(tl_explained *e, bool bytes) {
     char text[TL_CHOICES_TEXT];
     bool words = o->model.family != TL_FAMILY_CRUNCHER;
     if (bytes)
-        tl_notes_add(&e->assumed, "one device%s%s%s", words && c->attention == TL_ATTENTION_EAGER ? ", eager attention" : "",
+        tl_notes_add(&e->assumed, "one device%s%s%s",
+                     words && c->attention == TL_ATTENTION_EAGER ? ", eager attention" : "",
                      words && c->loss == TL_LOSS_FULL ? ", full loss" : "",
                      tl_given(e->cli, TL_OPTION_RECOMPUTE) ? "" : ", nothing recomputed");
     if (tl_choices_text(c, text, sizeof text)[0])
@@ -157,11 +158,11 @@ static int refuse_idle(const tl_cli *cli, const char *topic) {
     static const struct {
         const char *topic;
         uint64_t takes;
-    } takes[] = {{"params", 0},
-                 {"flops", batch | TL_TAKES(FLOPS) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(CHOICE) | TL_TAKES(LORA) |
-                               TL_TAKES(QLORA) | TL_TAKES(LORA_TARGETS)},
-                 {"memory", batch | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES_CHOICES |
-                                lora}};
+    } takes[] = {
+        {"params", 0},
+        {"flops", batch | TL_TAKES(FLOPS) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(CHOICE) | TL_TAKES(LORA) |
+                      TL_TAKES(QLORA) | TL_TAKES(LORA_TARGETS)},
+        {"memory", batch | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES_CHOICES | lora}};
     const int known = (int)(sizeof takes / sizeof takes[0]);
     int asked = 0;
     while (asked < known && strcmp(takes[asked].topic, topic) != 0)

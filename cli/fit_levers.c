@@ -166,8 +166,9 @@ static int print_page(const tl_fit_levers_asked *a, const tl_plan_levers *levers
     tl_out(cli, "\n");
     out_named(cli, "largest lever", levers, levers->largest, a->what);
     out_named(cli, "farthest", levers, levers->farthest, a->what);
-    tl_out_item(cli, "reads", "most: the largest %s that fits; state: weights, gradients, copies and optimizer states at the "
-                              "peak; kept: for backward; FLOPs: executed in a step, against the same step as asked",
+    tl_out_item(cli, "reads",
+                "most: the largest %s that fits; state: weights, gradients, copies and optimizer states at the "
+                "peak; kept: for backward; FLOPs: executed in a step, against the same step as asked",
                 noun(a->what));
     tl_out_item(cli, "found by", "%d plans on meta; nothing extrapolated", levers->runs);
     tl_notes_out(cli, "assumed", a->assumed);

@@ -224,7 +224,8 @@ static tl_status advise(serving *s, tl_error *error) {
     if (status == TL_OK)
         status = fewer_positions(s, s->options, "", error);
     if (status == TL_OK && !fits && !small && s->n_list == before)
-        status = fewer_positions(s, all, s->options.int8 ? "--attention flash" : "--weights int8 --attention flash", error);
+        status =
+            fewer_positions(s, all, s->options.int8 ? "--attention flash" : "--weights int8 --attention flash", error);
     other_device(s);
     for (int i = 1; i < s->n_list; i++) /* those that fit first, else in this order */
         for (int j = i; j > 0 && s->list[j].fits && !s->list[j - 1].fits; j--) {
@@ -276,7 +277,8 @@ static void out_suggestions(const serving *s) {
         tl_out(s->cli, "  no option of this build makes it fit\n");
         return;
     }
-    tl_out(s->cli, "\n%s\n", s->list[0].fits ? "makes it fit (each one planned):" : "helps, and is not enough (each one planned):");
+    tl_out(s->cli, "\n%s\n",
+           s->list[0].fits ? "makes it fit (each one planned):" : "helps, and is not enough (each one planned):");
     for (int i = 0; i < s->n_list; i++)
         tl_out(s->cli, "%-2d %-36s %9s  %-8s  %s\n", i + 1, s->list[i].change,
                tl_text_bytes((double)s->list[i].bytes, s->cli->units, bytes), s->list[i].fits ? "fits" : "too much",

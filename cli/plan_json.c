@@ -264,8 +264,9 @@ static void put_suggestions(tl_json *json, const tl_account *a) {
         put_extra(json, a->plan.hardware_per_step, s->hardware_per_step);
         tl_json_put_integer(json, "arena_bytes", s->bytes);
         tl_json_put_boolean(json, "fits", s->fits);
-        tl_json_put_boolean(json, "tight", s->fits && s->cost != TL_PLAN_COST_DEVICE &&
-                                               (double)s->needs > TL_PLAN_TIGHT * (double)a->plan.usable_bytes);
+        tl_json_put_boolean(json, "tight",
+                            s->fits && s->cost != TL_PLAN_COST_DEVICE &&
+                                (double)s->needs > TL_PLAN_TIGHT * (double)a->plan.usable_bytes);
         tl_json_put_string(json, "effect", s->effect);
         tl_json_end(json);
     }

@@ -232,14 +232,13 @@ static void out_missing(const tl_cli *cli, const tl_account *a) {
         bool adapters = false;
         for (int i = 0; i < advice->count; i++)
             adapters = adapters || (advice->list[i].fits && advice->list[i].cost == TL_PLAN_COST_ADAPTERS);
-        tl_out_item(
-            cli, "",
-            "the state alone, %s, exceeds the %s of a device, and so does the leanest this build knows (bf16, "
-            "sgd: %s): %s. Sharded, the state would fill %s of them; ZeRO and tensor "
-            "parallelism come with a later version",
-            size, usable, bytes_text(cli, advice->leanest_bytes, lean),
-            adapters ? "only training something else fits (below)" : "no single-device option helps",
-            tl_text_grouped((tl_u128)devices, over));
+        tl_out_item(cli, "",
+                    "the state alone, %s, exceeds the %s of a device, and so does the leanest this build knows (bf16, "
+                    "sgd: %s): %s. Sharded, the state would fill %s of them; ZeRO and tensor "
+                    "parallelism come with a later version",
+                    size, usable, bytes_text(cli, advice->leanest_bytes, lean),
+                    adapters ? "only training something else fits (below)" : "no single-device option helps",
+                    tl_text_grouped((tl_u128)devices, over));
     }
 }
 

@@ -146,7 +146,7 @@ tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis
 #define TL_PLAN_TIGHT 0.95 /* of the usable bytes: more of them is tight */
 /* What a suggestion changes, the least first. */
 typedef enum tl_plan_cost {
-    TL_PLAN_COST_NOTHING,   /* the same run: in more parts, partly computed twice, or by code that keeps less (tally/choices.h) */
+    TL_PLAN_COST_NOTHING, /* the same run: in more parts, partly computed twice, or by code that keeps less (tally/choices.h) */
     TL_PLAN_COST_PRECISION, /* other number formats */
     TL_PLAN_COST_OPTIMIZER,
     TL_PLAN_COST_BOTH,

@@ -100,8 +100,7 @@ static tl_plan_suggestion *place_for(tl_plan_advice *advice, bool fits) {
         return &advice->list[advice->count++];
     for (int i = advice->count; fits && i-- > 0;)
         if (!advice->list[i].fits) {
-            memmove(&advice->list[i], &advice->list[i + 1],
-                    (size_t)(advice->count - 1 - i) * sizeof advice->list[0]);
+            memmove(&advice->list[i], &advice->list[i + 1], (size_t)(advice->count - 1 - i) * sizeof advice->list[0]);
             return &advice->list[advice->count - 1];
         }
     return NULL;
@@ -202,6 +201,16 @@ static tl_status smaller_batch(advisor *a, tl_error *error) {
     return attempt_alone(a, (tl_lever){.batch = 1}, error);
 }
 
+/* The run as it is, at no more FLOPs: nothing is cheaper. */
+static bool is_free(const advisor *a) {
+    for (int i = 0; i < a->advice->count; i++) {
+        const tl_plan_suggestion *s = &a->advice->list[i];
+        if (s->fits && s->cost == TL_PLAN_COST_NOTHING && s->hardware_per_step <= a->plan->hardware_per_step)
+            return true;
+    }
+    return false;
+}
+
 static const int ways[] = {TL_WAY_FLASH, TL_WAY_LOSS_FUSED, TL_WAY_FUSED, TL_WAY_IN_BACKWARD};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
@@ -215,9 +224,15 @@ static tl_status same_run(advisor *a, tl_error *error) {
     /* All layers first: where that is not enough, some of them are not. */
     if (status == TL_OK)
         status = attempt_alone(a, (tl_lever){.recompute = TL_LEVER_FULL}, error);
-    for (int r = TL_LEVER_EVERY_4; r < TL_LEVER_FULL && status == TL_OK; r++)
-        if (is_needless(a, &(tl_lever){.recompute = TL_LEVER_FULL}))
-            status = attempt(a, (tl_lever){.recompute = r}, error);
+    const trial *t;
+    for (int r = TL_LEVER_EVERY_4; r < TL_LEVER_FULL && status == TL_OK; r++) {
+        tl_lever part = {.recompute = r};
+        if (is_free(a) || is_needless(a, &part) || !is_needless(a, &(tl_lever){.recompute = TL_LEVER_FULL}))
+            break;
+        status = try_lever(a, &part, &t, error);
+        if (status == TL_OK && t && t->is.fits)
+            status = attempt(a, part, error);
+    }
     return status;
 }
 
@@ -403,7 +418,7 @@ static tl_status pull_all(advisor *a, tl_error *error) {
     tl_status status = same_run(a, error);
     if (status == TL_OK)
         status = one_change(a, error);
-    if (status == TL_OK)
+    if (status == TL_OK && !is_free(a))
         status = in_combination(a, (tl_lever){0}, error);
     bool enough = a->n_fits > 0;
     for (int o = 0; o < TL_LEVER_OPTIMIZERS; o++)

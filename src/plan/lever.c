@@ -176,8 +176,8 @@ static void pull_ways(const tl_lever *l, tl_plan_options *o, char change[TL_PLAN
 
 static void pull_adapters(const tl_lever *l, tl_plan_options *o, char change[TL_PLAN_CHANGE]) {
     if (l->adapters && o->lora.rank == 0) {
-        o->lora = (tl_lora_options){.rank = TL_LEVER_RANK,
-                                    .base = l->adapters == 2 ? TL_LORA_NF4_TWICE : TL_LORA_PLAIN};
+        o->lora =
+            (tl_lora_options){.rank = TL_LEVER_RANK, .base = l->adapters == 2 ? TL_LORA_NF4_TWICE : TL_LORA_PLAIN};
         append(change, "--%s %d", l->adapters == 2 ? "qlora" : "lora", TL_LEVER_RANK);
     } else if (l->adapters) {
         o->lora.base = TL_LORA_NF4_TWICE;

@@ -28,7 +28,8 @@ enum { TL_LEVER_PRECISIONS = 3, TL_LEVER_OPTIMIZERS = 3, TL_LEVER_ADAPTERS = 3 }
 /* Whether each part of it moves something from what was asked and may be done beside the others. */
 bool tl_lever_applies(const tl_plan_options *asked, const tl_lever *lever);
 /* *o: the options with it pulled; `change`: how that is typed, "--recompute full --attention flash". */
-void tl_lever_pull(const tl_plan_options *asked, const tl_lever *lever, tl_plan_options *o, char change[TL_PLAN_CHANGE]);
+void tl_lever_pull(const tl_plan_options *asked, const tl_lever *lever, tl_plan_options *o,
+                   char change[TL_PLAN_CHANGE]);
 tl_plan_cost tl_lever_cost(const tl_plan_options *asked, const tl_lever *lever);
 /* "same run", "same mathematics", "other rounding" */
 const char *tl_lever_effect(const tl_plan_options *asked, const tl_lever *lever);
