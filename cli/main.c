@@ -8,7 +8,7 @@
 #include "verb.h"
 
 /* Named in the documentation, not in this build. Saying so beats "unknown". */
-static const char *const later[] = {"search", "sweep", "diff", "check", "reconcile", "trace", "report", "mfu", NULL};
+static const char *const later[] = {"search", "reconcile", "trace", "report", "mfu", NULL};
 
 static const char *verb_name_at(int index) { return tl_verb_at(index)->name; }
 

@@ -113,11 +113,7 @@ const tl_verb tl_verb_plan = {
                "  tally plan llama-3-8b -g 8xH100 --seq 8192 -t 1T --mfu 0.4\n"
                "  tally plan llama-3-8b --infer -g H100 --seq 8192 --prompt 2048\n"
                "  tally plan ./config.json            (on this machine)",
-    .takes = TL_TAKES(GPUS) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(TOKENS) |
-             TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(MFU) |
-             TL_TAKES(PEAK) | TL_TAKES(PRICE) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(RECOMPUTE) |
-             TL_TAKES(ENGINE) | TL_TAKES(ZERO) | TL_TAKES(TP) | TL_TAKES(PP) | TL_TAKES(VPP) | TL_TAKES(CP) |
-             TL_TAKES(EP) | TL_TAKES(DP) | TL_TAKES(INFER),
+    .takes = TL_PLAN_TAKES,
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_SGD) |
                                  TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT) | TL_DOES(TL_CHOICE_OPTIM_NONE),

@@ -201,6 +201,11 @@ tl_json *tl_cli_json_open(const tl_cli *cli) {
 int tl_cli_json_close(const tl_cli *cli, tl_json *json) {
     size_t length = 0;
     tl_json_end(json);
+    if (cli->capture) {
+        tl_json_free(cli->capture->json);
+        cli->capture->json = json;
+        return TL_EXIT_OK;
+    }
     const char *text = tl_json_text(json, &length);
     if (text) {
         fwrite(text, 1, length, stdout);

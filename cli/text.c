@@ -28,6 +28,11 @@ static void put_safely(FILE *file, const char *text) {
 static void say(const tl_cli *cli, const char *format, va_list args) {
     char text[2048];
     vsnprintf(text, sizeof text, format, args);
+    if (cli->capture) {
+        if (!cli->capture->said[0])
+            snprintf(cli->capture->said, sizeof cli->capture->said, "%.1000s", text);
+        return;
+    }
     fprintf(stderr, "%s%s%s: ", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
     put_safely(stderr, text);
     fputc('\n', stderr);
@@ -41,7 +46,7 @@ void tl_say(const tl_cli *cli, const char *format, ...) {
 }
 
 void tl_note(const tl_cli *cli, const char *format, ...) {
-    if (cli->verbosity < 0)
+    if (cli->verbosity < 0 || cli->capture)
         return;
     va_list args;
     va_start(args, format);
@@ -54,7 +59,7 @@ int tl_usage(const tl_cli *cli, const char *format, ...) {
     va_start(args, format);
     say(cli, format, args);
     va_end(args);
-    if (cli->verbosity >= 0)
+    if (cli->verbosity >= 0 && !cli->capture)
         fprintf(stderr, "Try `%s%s%s --help'.\n", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
     return TL_EXIT_USAGE;
 }

@@ -121,6 +121,12 @@ typedef struct tl_verb {
     int (*run)(tl_cli *cli); /* returns an exit status */
 } tl_verb;
 
+/* Where another verb's result and words go instead of stdout and stderr: see cli/document.h. */
+typedef struct tl_capture {
+    tl_json *json;   /* what would have been printed; owned by whoever looks for it */
+    char said[1024]; /* the first thing said */
+} tl_capture;
+
 typedef enum tl_format { TL_FORMAT_TABLE, TL_FORMAT_MD, TL_FORMAT_CSV, TL_FORMAT_JSON } tl_format;
 typedef enum tl_color { TL_COLOR_AUTO, TL_COLOR_ALWAYS, TL_COLOR_NEVER } tl_color;
 
@@ -130,11 +136,12 @@ struct tl_cli {
     tl_format format;
     tl_units units;
     tl_color color;
-    int verbosity; /* -q: -1, default 0, -v: 1 and up */
-    bool help;     /* --help was seen */
-    bool paint;    /* colours are on */
-    bool utf8;     /* the locale's character set is UTF-8; else ASCII stands in on the terminal */
-    int width;     /* columns of the terminal, 80 when piped */
+    int verbosity;       /* -q: -1, default 0, -v: 1 and up */
+    bool help;           /* --help was seen */
+    bool paint;          /* colours are on */
+    bool utf8;           /* the locale's character set is UTF-8; else ASCII stands in on the terminal */
+    int width;           /* columns of the terminal, 80 when piped */
+    tl_capture *capture; /* NULL: results go to stdout */
     tl_options options;
     const char *own[TL_OWN_COUNT];
     const char *arguments[TL_ARGUMENT_COUNT];
@@ -150,7 +157,10 @@ extern const tl_verb tl_verb_time;
 extern const tl_verb tl_verb_op;
 extern const tl_verb tl_verb_plan;
 extern const tl_verb tl_verb_fit;
+extern const tl_verb tl_verb_sweep;
 extern const tl_verb tl_verb_explain;
+extern const tl_verb tl_verb_diff;
+extern const tl_verb tl_verb_check;
 extern const tl_verb tl_verb_machine;
 extern const tl_verb tl_verb_train;
 extern const tl_verb tl_verb_eval;

@@ -168,7 +168,7 @@ printf 'version https://git-lfs.github.com/spec/v1\n' >"$work/pointer"
 printf '<!DOCTYPE html><html>' >"$work/page.json"
 printf '{"model_type": "gpt2", ' >"$work/broken.json"
 : >"$work/empty"
-gives "inspect: GGUF" 0 "a GGUF model" inspect "$work/model.gguf"
+gives "inspect: half a GGUF" 1 "half a download" inspect "$work/model.gguf"
 gives_json "inspect: safetensors" '"kind":"safetensors","files":1,"file_bytes":10,' inspect "$work/small.safetensors"
 gives "inspect: a git-LFS pointer" 0 "a git-LFS pointer, not the file itself" inspect "$work/pointer"
 gives "inspect: a page of HTML" 0 "a page of HTML" inspect "$work/page.json"
@@ -221,7 +221,7 @@ gives_json "help: JSON" '"verbs":\[\{"name":"time"' help
 refuses "an unknown verb gets the nearest" "Did you mean \`tally time'" tiem
 refuses "a verb is missing" "a verb is missing" -q
 refuses "an unknown option gets the nearest" "Did you mean --tokens" time --tokns 3
-refuses "an option of other verbs names them" "\`time', \`plan' do" gpus --mfu 0.5
+refuses "an option of other verbs names them" "\`time', \`plan', \`sweep' do" gpus --mfu 0.5
 refuses "an own option of another verb" "\`time' has" gpus --solve mfu
 refuses "a value is missing" "--params needs a value" time --params
 refuses "a flag takes no value" "takes no value" version --json=1

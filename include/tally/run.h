@@ -14,7 +14,21 @@ typedef struct tl_run_file tl_run_file;
 
 /* One JSON object of at most 16 MiB; the same care and the same messages as for a config.json. NULL with *error filled. */
 tl_run_file *tl_run_file_read(const char *path, tl_error *error);
+/* The same of a text in memory, which is changed; `name` is for messages. */
+tl_run_file *tl_run_file_parse(char *text, size_t length, const char *name, tl_error *error);
 void tl_run_file_free(tl_run_file *file);
+
+typedef enum tl_run_value {
+    TL_RUN_MISSING, /* or null */
+    TL_RUN_TEXT,
+    TL_RUN_NUMBER,
+    TL_RUN_FLAG,
+    TL_RUN_LIST,
+    TL_RUN_OBJECT
+} tl_run_value;
+tl_run_value tl_run_file_kind(const tl_run_file *file, const char *path);
+/* A number, or 1 or 0 for true and false; whole numbers beyond 64 bits to 15 digits. NaN where it is neither. */
+double tl_run_file_number(const tl_run_file *file, const char *path);
 
 /* There and not null. */
 bool tl_run_file_has(const tl_run_file *file, const char *path);

@@ -1,6 +1,7 @@
 /* config/run_file.c: JSON objects that tally itself wrote, or a task's file, looked up by path. */
 #include "tally/run.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,42 @@ struct tl_run_file {
     char name[512]; /* for messages */
 };
 
+/* Counts of FLOPs have every digit and may have more than 64 bits hold, which the JSON reader refuses: 39812345678901234567 becomes
+ * 3.981234567890123e19, in place and of the same length, so that places in messages stay true. */
+static void widen(char *text, size_t length) {
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        if (quoted && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            quoted = !quoted;
+        if (quoted || i >= length || text[i] < '0' || text[i] > '9')
+            continue;
+        size_t n = 0;
+        while (i + n < length && text[i + n] >= '0' && text[i + n] <= '9')
+            n++;
+        bool whole = i + n >= length || !strchr(".eE", text[i + n]);
+        bool starts = i == 0 || !strchr(".eE+", text[i - 1]);
+        if (whole && starts && n >= 19 && n < 100) {
+            char exponent[8];
+            int width = snprintf(exponent, sizeof exponent, "e%zu", n - 1);
+            memmove(text + i + 2, text + i + 1, n - 2 - (size_t)width);
+            text[i + 1] = '.';
+            memcpy(text + i + n - width, exponent, (size_t)width);
+        }
+        i += n - 1;
+        while (i + 1 < length && text[i + 1] && strchr(".eE+-0123456789", text[i + 1]))
+            i++;
+    }
+}
+
 static tl_status parse(tl_run_file *file, char *text, size_t length, tl_error *error) {
     json_error_t problem;
     char quoted[256];
     const char *what = tl_config_sniff(text, length);
     if (what && (length == 0 || text[strspn(text, " \t\r\n")] != '{'))
         return tl_fail(error, TL_ERR_FORMAT, "%s: is %s; a JSON object is wanted", file->name, what);
+    widen(text, length);
     if (tl_config_soften(text, length) > TL_CONFIG_MOST_VALUES)
         return tl_fail(error, TL_ERR_FORMAT, "%s: holds more than %d values", file->name, TL_CONFIG_MOST_VALUES);
     file->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
@@ -34,23 +65,26 @@ static tl_status parse(tl_run_file *file, char *text, size_t length, tl_error *e
     return TL_OK;
 }
 
+tl_run_file *tl_run_file_parse(char *text, size_t length, const char *name, tl_error *error) {
+    tl_run_file *file = calloc(1, sizeof *file);
+    if (!file) {
+        tl_fail(error, TL_ERR_MEMORY, "no memory to read %s", name);
+        return NULL;
+    }
+    tl_quotable(name, strlen(name), file->name, sizeof file->name);
+    if (parse(file, text, length, error) == TL_OK)
+        return file;
+    tl_run_file_free(file);
+    return NULL;
+}
+
 tl_run_file *tl_run_file_read(const char *path, tl_error *error) {
     char *text = NULL;
     size_t length = 0;
     if (tl_config_load_kind(path, TL_CONFIG_MOST_BYTES, "a file with a JSON object is wanted", &text, &length, error) !=
         TL_OK)
         return NULL;
-    tl_run_file *file = calloc(1, sizeof *file);
-    if (!file) {
-        free(text);
-        tl_fail(error, TL_ERR_MEMORY, "no memory to read %s", path);
-        return NULL;
-    }
-    tl_quotable(path, strlen(path), file->name, sizeof file->name);
-    if (parse(file, text, length, error) != TL_OK) {
-        tl_run_file_free(file);
-        file = NULL;
-    }
+    tl_run_file *file = tl_run_file_parse(text, length, path, error);
     free(text);
     return file;
 }
@@ -102,6 +136,23 @@ const char *tl_run_file_key(const tl_run_file *file, const char *path, int64_t i
             return key;
     }
     return NULL;
+}
+
+tl_run_value tl_run_file_kind(const tl_run_file *file, const char *path) {
+    const json_t *at = find(file, path);
+    return json_is_string(at)    ? TL_RUN_TEXT
+           : json_is_number(at)  ? TL_RUN_NUMBER
+           : json_is_boolean(at) ? TL_RUN_FLAG
+           : json_is_array(at)   ? TL_RUN_LIST
+           : json_is_object(at)  ? TL_RUN_OBJECT
+                                 : TL_RUN_MISSING;
+}
+
+double tl_run_file_number(const tl_run_file *file, const char *path) {
+    const json_t *at = find(file, path);
+    if (json_is_boolean(at))
+        return json_is_true(at) ? 1 : 0;
+    return json_is_number(at) ? json_number_value(at) : (double)NAN;
 }
 
 static const char *kind_of(const json_t *value) {
