@@ -7,7 +7,9 @@
  * that repeats the tied embedding bit for bit.
  *
  * Values in another format than the net's are converted, rounded to nearest even, counted and said; a value that would
- * become infinite is an error, as are integers. Beyond the net at most one tensor is held.
+ * become infinite is an error, as are integers. Beyond the net one block is held, of 1 MiB or the largest parameter where that is
+ * less, and booked in the phase (load or save). An optimizer that keeps master copies takes them anew after loading:
+ * tl_optimizer_refresh.
  */
 #ifndef TALLY_WEIGHTS_H
 #define TALLY_WEIGHTS_H

@@ -8,7 +8,7 @@
 
 #define TL_WEIGHTS_FILE "model.safetensors"
 #define TL_WEIGHTS_INDEX "model.safetensors.index.json"
-enum { TL_WEIGHTS_PATH = 4096, TL_WEIGHTS_NAME = 512, TL_WEIGHTS_BUFFER = 1 << 20 };
+enum { TL_WEIGHTS_PATH = 4096, TL_WEIGHTS_NAME = 512 };
 
 /* Whether the published file holds the parameter transposed: GPT-2's Conv1D keeps [in, out]. */
 bool tl_weights_is_transposed(const tl_model *model, const char *name);

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/nearest.h"
+#include "optim/transfer.h"
 #include "tally/ckpt.h"
 #include "tensor/ctx.h"
 
@@ -19,8 +20,8 @@ typedef struct loading {
     int count;
     tl_weights_source source;
     tl_weights_report *report;
-    char *buffer, *converted;
-    int64_t buffer_bytes;
+    char *block; /* of tl_transfer_weights: the file's bytes in its first half, converted values in the other */
+    int64_t half;
     tl_error *error;
 } loading;
 
@@ -145,47 +146,48 @@ static tl_status check_tensor(const loading *l, const tl_safetensors_tensor *t, 
     return TL_OK;
 }
 
-/* Rows of the file that the buffers take at a time. */
-static tl_status make_room(loading *l, int64_t row_bytes, int64_t *rows) {
-    if (row_bytes > l->buffer_bytes) {
-        free(l->buffer);
-        free(l->converted);
-        l->buffer_bytes = row_bytes > TL_WEIGHTS_BUFFER ? row_bytes : TL_WEIGHTS_BUFFER;
-        l->buffer = malloc((size_t)l->buffer_bytes);
-        l->converted = malloc((size_t)l->buffer_bytes);
-        if (!l->buffer || !l->converted)
-            return tl_fail(l->error, TL_ERR_MEMORY, "no memory for a row of %lld bytes", (long long)row_bytes);
+/* A piece of a tensor as the file has it, `rows` × `columns` from (row, column) on. A row that is too wide for the block comes
+ * in several. */
+typedef struct piece {
+    int64_t row, column, rows, columns;
+} piece;
+
+/* Through the block: converted, and turned where the file has [in, out]. Without turning all is one long row. */
+static tl_status read_piece(loading *l, const tl_safetensors *file, const tl_safetensors_tensor *t,
+                            const tl_parameter *p, const piece *at, int64_t columns, int64_t all) {
+    tl_dtype to = tl_tensor_dtype(p->tensor);
+    bool turned = tl_weights_is_transposed(l->model, p->name);
+    int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(to);
+    int64_t first = at->row * columns + at->column, n = at->rows * at->columns;
+    char *data = tl_tensor_data(p->tensor), *out = turned ? l->block + l->half : data + first * to_bytes;
+    tl_status status = tl_safetensors_read(file, t, first * from_bytes, l->block, n * from_bytes, l->error);
+    if (status != TL_OK)
+        return status;
+    if (!tl_weights_convert(l->block, t->dtype, out, to, n)) {
+        char name[128];
+        return tl_fail(l->error, TL_ERR_DTYPE,
+                       "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it", l->source.name,
+                       tl_quotable(t->name, strlen(t->name), name, sizeof name), tl_dtype_name(to));
     }
-    *rows = l->buffer_bytes / row_bytes;
+    if (turned)
+        tl_weights_scatter(out, at->rows, at->columns, data + (at->column * all + at->row) * to_bytes, all, to_bytes);
     return TL_OK;
 }
 
-/* Through the buffers: converted, and turned where the file has [in, out]. */
 static tl_status read_converted(loading *l, const tl_safetensors *file, const tl_safetensors_tensor *t,
                                 const tl_parameter *p) {
-    tl_dtype to = tl_tensor_dtype(p->tensor);
     bool turned = tl_weights_is_transposed(l->model, p->name);
-    int64_t columns = turned ? t->dim[1] : 1, all = turned ? t->dim[0] : t->count, rows = 0;
-    int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(to);
-    int64_t widest = columns * (from_bytes > to_bytes ? from_bytes : to_bytes);
-    char *data = tl_tensor_data(p->tensor);
-    if (t->count == 0)
-        return TL_OK;
-    tl_status status = make_room(l, widest, &rows);
-    for (int64_t row = 0; row < all && status == TL_OK; row += rows) {
-        int64_t n = all - row < rows ? all - row : rows;
-        status =
-            tl_safetensors_read(file, t, row * columns * from_bytes, l->buffer, n * columns * from_bytes, l->error);
-        char *out = turned ? l->converted : data + row * to_bytes;
-        if (status == TL_OK && !tl_weights_convert(l->buffer, t->dtype, out, to, n * columns)) {
-            char name[128];
-            status = tl_fail(l->error, TL_ERR_DTYPE,
-                             "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it", l->source.name,
-                             tl_quotable(t->name, strlen(t->name), name, sizeof name), tl_dtype_name(to));
+    int64_t all = turned ? t->dim[0] : 1, columns = turned ? t->dim[1] : t->count;
+    int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(tl_tensor_dtype(p->tensor));
+    int64_t values = l->half / (from_bytes > to_bytes ? from_bytes : to_bytes);
+    int64_t rows = columns > 0 && values / columns > 1 ? values / columns : 1, width = rows > 1 ? columns : values;
+    tl_status status = TL_OK;
+    for (int64_t row = 0; row < all && status == TL_OK; row += rows)
+        for (int64_t column = 0; column < columns && status == TL_OK; column += width) {
+            piece at = {row, column, all - row < rows ? all - row : rows,
+                        columns - column < width ? columns - column : width};
+            status = read_piece(l, file, t, p, &at, columns, all);
         }
-        if (status == TL_OK && turned)
-            tl_weights_scatter(l->converted, n, columns, data + row * to_bytes, all, to_bytes);
-    }
     return status;
 }
 
@@ -217,17 +219,16 @@ static tl_status check_tied(loading *l) {
     const tl_safetensors_tensor *head = tl_weights_source_find(&l->source, "lm_head.weight", &file);
     const tl_safetensors_tensor *table =
         tl_weights_source_find(&l->source, with_prefix(l, table_name, whole), &table_file);
-    int64_t rows = 0;
     if (!l->model->tied || !head || !table || is_parameter(l, "lm_head.weight"))
         return TL_OK;
-    tl_status status = make_room(l, 1, &rows);
+    tl_status status = TL_OK;
     bool same = head->bytes == table->bytes && head->dtype == table->dtype;
-    for (int64_t at = 0; at < head->bytes && same && status == TL_OK; at += rows) {
-        int64_t n = head->bytes - at < rows ? head->bytes - at : rows;
-        status = tl_safetensors_read(file, head, at, l->buffer, n, l->error);
+    for (int64_t at = 0; at < head->bytes && same && status == TL_OK; at += l->half) {
+        int64_t n = head->bytes - at < l->half ? head->bytes - at : l->half;
+        status = tl_safetensors_read(file, head, at, l->block, n, l->error);
         if (status == TL_OK)
-            status = tl_safetensors_read(table_file, table, at, l->converted, n, l->error);
-        same = status == TL_OK && memcmp(l->buffer, l->converted, (size_t)n) == 0;
+            status = tl_safetensors_read(table_file, table, at, l->block + l->half, n, l->error);
+        same = status == TL_OK && memcmp(l->block, l->block + l->half, (size_t)n) == 0;
     }
     if (status != TL_OK)
         return status;
@@ -257,8 +258,11 @@ static void note_formats(const loading *l) {
     tl_weights_note(r, "converted to %s: %s", tl_dtype_name(to), text);
 }
 
-static tl_status load(loading *l) {
+static tl_status load(void *self, char *block, int64_t block_bytes) {
+    loading *l = self;
     tl_status status = TL_OK;
+    l->block = block;
+    l->half = block_bytes / 2 & ~(int64_t)7; /* whole values in each */
     find_prefix(l);
     status = check_missing(l);
     if (status == TL_OK)
@@ -330,13 +334,9 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     tl_status status = tl_weights_source_open(&l.source, path, l.report, &own);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", own.message);
-    tl_phase before = tl_phase_get(ctx);
-    tl_phase_set(ctx, TL_PHASE_LOAD);
     l.report->files = l.source.count;
-    status = load(&l);
-    tl_phase_set(ctx, before);
+    status = tl_transfer_weights(net, TL_PHASE_LOAD, load, &l);
     tl_weights_source_close(&l.source);
-    free(l.buffer);
-    free(l.converted);
-    return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", own.message);
+    return status == TL_OK ? TL_OK
+                           : tl_fail(error, status, "%s", own.status != TL_OK ? own.message : ctx->error.message);
 }

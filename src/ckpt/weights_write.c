@@ -10,6 +10,7 @@
 
 #include "base/nearest.h"
 #include "data/replace.h"
+#include "optim/transfer.h"
 #include "tally/config.h"
 #include "tensor/ctx.h"
 
@@ -23,8 +24,9 @@ typedef struct saving {
     int *shard; /* of each parameter */
     int shards;
     tl_dtype dtype;
-    char *buffer, *converted; /* each takes a row of any of them */
-    int64_t buffer_bytes;
+    const tl_weights_options *options;
+    char *block; /* of tl_transfer_weights: turned values in its first half, converted ones in the other */
+    int64_t half;
     tl_error *error;
 } saving;
 
@@ -70,7 +72,6 @@ static tl_status describe(saving *s, int64_t shard_bytes) {
     s->shard = calloc((size_t)s->count + 1, sizeof *s->shard);
     if (!s->names || !s->items || !s->shard)
         return no_memory(s);
-    s->buffer_bytes = TL_WEIGHTS_BUFFER;
     for (int i = 0; i < s->count; i++) {
         const tl_parameter *p = &s->parameters[i];
         const tl_shape *shape = tl_tensor_shape(p->tensor);
@@ -85,14 +86,9 @@ static tl_status describe(saving *s, int64_t shard_bytes) {
         }
         used += bytes_of(s, i);
         s->shard[i] = s->shards;
-        int64_t row = turned ? s->items[i].dim[1] * 8 : 0; /* 8: the widest format */
-        if (row > s->buffer_bytes)
-            s->buffer_bytes = row;
     }
     s->shards++;
-    s->buffer = malloc((size_t)s->buffer_bytes);
-    s->converted = malloc((size_t)s->buffer_bytes);
-    return s->buffer && s->converted ? TL_OK : no_memory(s);
+    return TL_OK;
 }
 
 static void file_name(const saving *s, int shard, char name[64]) {
@@ -104,29 +100,39 @@ static void file_name(const saving *s, int shard, char name[64]) {
 
 /* ---- values ---- */
 
+/* `rows` × `columns` values of the file's tensor from (row, column) on. */
+static tl_status write_piece(const saving *s, tl_safetensors_writer *w, int i, int64_t first, int64_t rows,
+                             int64_t columns, int64_t all) {
+    const tl_tensor *t = s->parameters[i].tensor;
+    tl_dtype from = tl_tensor_dtype(t);
+    const char *data = tl_tensor_data((tl_tensor *)(uintptr_t)t), *values = data + first * tl_dtype_bytes(from);
+    if (all > 0) {
+        tl_weights_gather(values, all, s->block, rows, columns, tl_dtype_bytes(from));
+        values = s->block;
+    }
+    if (!tl_weights_convert(values, from, s->block + s->half, s->dtype, rows * columns))
+        return tl_fail(s->error, TL_ERR_DTYPE, "%s holds a value that %s cannot; f32 or bf16 would take it",
+                       s->items[i].name, tl_dtype_name(s->dtype));
+    return tl_safetensors_write(w, s->block + s->half, rows * columns * tl_dtype_bytes(s->dtype), s->error);
+}
+
 static tl_status write_tensor(const saving *s, tl_safetensors_writer *w, int i) {
     const tl_tensor *t = s->parameters[i].tensor;
     tl_dtype from = tl_tensor_dtype(t);
-    const char *data = tl_tensor_data((tl_tensor *)(uintptr_t)t), *piece;
-    int width = tl_dtype_bytes(from), written = tl_dtype_bytes(s->dtype);
     bool turned = tl_weights_is_transposed(s->model, s->parameters[i].name);
     if (!turned && from == s->dtype)
-        return tl_safetensors_write(w, data, bytes_of(s, i), s->error);
-    int64_t all = turned ? s->items[i].dim[0] : tl_tensor_count(t), columns = turned ? s->items[i].dim[1] : 1,
-            rows = s->buffer_bytes / (columns * 8);
+        return tl_safetensors_write(w, tl_tensor_data((tl_tensor *)(uintptr_t)t), bytes_of(s, i), s->error);
+    int64_t all = turned ? s->items[i].dim[0] : 1, columns = turned ? s->items[i].dim[1] : tl_tensor_count(t);
+    int wider = tl_dtype_bytes(from) > tl_dtype_bytes(s->dtype) ? tl_dtype_bytes(from) : tl_dtype_bytes(s->dtype);
+    int64_t values = s->half / wider, rows = columns > 0 && values / columns > 1 ? values / columns : 1;
+    int64_t width = rows > 1 ? columns : values; /* a row that is too wide for the block goes in several pieces */
     tl_status status = TL_OK;
-    for (int64_t row = 0; row < all && status == TL_OK; row += rows) {
-        int64_t n = all - row < rows ? all - row : rows;
-        piece = data + row * width;
-        if (turned) {
-            tl_weights_gather(piece, all, s->buffer, n, columns, width);
-            piece = s->buffer;
+    for (int64_t row = 0; row < all && status == TL_OK; row += rows)
+        for (int64_t column = 0; column < columns && status == TL_OK; column += width) {
+            int64_t n = all - row < rows ? all - row : rows, m = columns - column < width ? columns - column : width;
+            int64_t first = turned ? column * all + row : column;
+            status = write_piece(s, w, i, first, n, m, turned ? all : 0);
         }
-        if (!tl_weights_convert(piece, from, s->converted, s->dtype, n * columns))
-            return tl_fail(s->error, TL_ERR_DTYPE, "%s holds a value that %s cannot; f32 or bf16 would take it",
-                           s->items[i].name, tl_dtype_name(s->dtype));
-        status = tl_safetensors_write(w, s->converted, n * columns * written, s->error);
-    }
     return status;
 }
 
@@ -212,10 +218,13 @@ static tl_status make_folder(const saving *s) {
     return status;
 }
 
-static tl_status save(saving *s, const tl_weights_options *options) {
+static tl_status save(void *self, char *block, int64_t block_bytes) {
+    saving *s = self;
+    s->block = block;
+    s->half = block_bytes / 2 & ~(int64_t)7; /* whole values in each */
     tl_status status = make_folder(s);
     if (status == TL_OK)
-        status = describe(s, options ? options->shard_bytes : 0);
+        status = describe(s, s->options ? s->options->shard_bytes : 0);
     for (int i = 0; i < s->shards && status == TL_OK; i++)
         status = write_shard(s, i);
     if (status == TL_OK && s->shards > 1)
@@ -248,6 +257,7 @@ tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weight
     saving s = {.folder = folder,
                 .prefix = options && options->prefix ? options->prefix : "",
                 .model = tl_net_model(net),
+                .options = options,
                 .error = &own};
     s.count = tl_net_parameters(net, &s.parameters);
     tl_ctx *ctx = s.count > 0 ? tl_tensor_ctx(s.parameters[0].tensor) : NULL;
@@ -262,14 +272,10 @@ tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weight
     if (!tl_dtype_is_float(s.dtype) || tl_dtype_bytes(s.dtype) < 2)
         return tl_fail(error, TL_ERR_DTYPE, "weights are written in f64, f32, bf16 or f16, not in %s",
                        tl_dtype_name(s.dtype));
-    tl_phase before = tl_phase_get(ctx);
-    tl_phase_set(ctx, TL_PHASE_SAVE);
-    status = save(&s, options);
-    tl_phase_set(ctx, before);
+    status = tl_transfer_weights(net, TL_PHASE_SAVE, save, &s);
     free(s.names);
     free(s.items);
     free(s.shard);
-    free(s.buffer);
-    free(s.converted);
-    return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", own.message);
+    return status == TL_OK ? TL_OK
+                           : tl_fail(error, status, "%s", own.status != TL_OK ? own.message : ctx->error.message);
 }
