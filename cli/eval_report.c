@@ -154,7 +154,7 @@ static result make_result(tl_evaluating *e) {
     r.planned_peak = c->peak_bytes;
     r.measured_peak = e->watch.bucket[0].peak_bytes;
     r.equal = tl_bucket_equals(&e->watch.bucket[0], c) && e->weights_bytes == e->plan.weights_bytes;
-    tl_bound_here b = tl_bound_of(e->threads, e->opened.dtype, c->matmul, 1, 0);
+    tl_bound_here b = tl_bound_of(e->threads, e->opened.dtype, c->executed, 1, 0);
     if (b.known && e->seconds > 0)
         r.mfu = b.flop_seconds / e->seconds;
     else
@@ -198,7 +198,7 @@ static int report_json(const tl_evaluating *e, const result *r) {
     tl_json_end(json);
     tl_json_key(json, "flops");
     tl_json_object(json);
-    tl_json_put_unsigned(json, "planned", e->plan.evaluation.counts.matmul);
+    tl_json_put_unsigned(json, "planned", e->plan.evaluation.counts.executed);
     tl_json_put_unsigned(json, "measured", e->watch.bucket[0].matmul);
     tl_json_put_unsigned(json, "per_token", e->done.counts.matmul / (tl_u128)e->done.counts.tokens);
     tl_json_put_string(json, "attention", "full");

@@ -8,7 +8,7 @@ typedef struct tl_flops {
     tl_explain_sum other;                          /* the whole step in the other convention */
     tl_explain_sum again;                          /* computed a second time; none: no terms */
     tl_explain_six six;
-    tl_u128 tokens;
+    tl_u128 tokens, executed;
     const tl_poly *per_token;
     bool words;
 } tl_flops;
@@ -40,6 +40,9 @@ static tl_status flops_make(const tl_explained *e, tl_flops *f, tl_error *error)
         status = tl_explain_six_of(&f->all, &f->params, &f->six, error);
     if (status != TL_OK)
         return status;
+    tl_counts counts;
+    tl_ledger_counts(run->ctx, TL_PHASE_ALL, &counts);
+    f->executed = counts.executed;
     tl_space *space = tl_ctx_space(run->ctx);
     f->words = e->options.model.family != TL_FAMILY_CRUNCHER;
     f->tokens = (tl_u128)run->train.micro_batch * (tl_u128)run->train.accumulation * (tl_u128)run->train.seq;
@@ -87,8 +90,11 @@ static void flops_text(const tl_explained *e, const tl_flops *f) {
         tl_out_item(cli, "again", "%s for backward (%.2f %% of the above)\n= %s",
                     tl_explained_value(f->again.value, value), 100 * tl_explained_share(f->again.value, f->all.value),
                     tl_explained_text(run, f->again.formula, 0));
-        tl_out_item(cli, "hardware", "%s executed, the two together",
-                    tl_explained_value(f->all.value + f->again.value, value));
+        tl_u128 both = f->all.value + f->again.value;
+        tl_out_item(cli, "hardware", "%s executed, %s", tl_explained_value(f->executed, value),
+                    f->executed == both  ? "the two together"
+                    : f->executed < both ? "hidden blocks of attention are not"
+                                         : "hidden pairs of attention too");
     }
     tl_out_item(cli, f->words ? "per token" : "per row", "%s\n= %s",
                 tl_explained_value(f->all.value / f->tokens, value), tl_explained_text(run, f->per_token, 0));

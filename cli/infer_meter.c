@@ -64,7 +64,7 @@ int64_t tl_watch_cache(const tl_watch *w, const tl_net *net, const tl_cache *cac
 
 bool tl_bucket_equals(const tl_bucket *m, const tl_infer_counts *p) {
     return m->forwards == p->forwards && m->peak_bytes == p->peak_bytes && m->allocations == p->allocations &&
-           m->matmul == p->matmul;
+           m->matmul == p->executed;
 }
 
 tl_bound_here tl_bound_of(int threads, tl_dtype dtype, tl_u128 matmul, tl_u128 bytes, int64_t working_set) {

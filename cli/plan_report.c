@@ -158,15 +158,17 @@ static void out_flops(const tl_cli *cli, const tl_account *a) {
     tl_out(cli, "\n");
 }
 
-/* What is executed beyond the model's own FLOPs. */
+/* What is executed beyond the model's own FLOPs, and which of them are not. */
 static void out_hardware(const tl_cli *cli, const tl_plan *p) {
-    char all[TL_TEXT], again[TL_TEXT];
-    tl_u128 extra = p->hardware_per_step - p->per_step;
-    if (extra == 0)
+    char all[TL_TEXT], again[TL_TEXT], hidden[TL_TEXT];
+    tl_u128 extra = p->again_per_step, less = p->per_step + extra - p->hardware_per_step;
+    if (extra == 0 && less == 0)
         return;
     tl_text_flops(tl_u128_double(p->hardware_per_step), all), tl_text_flops(tl_u128_double(extra), again);
-    tl_out_item(cli, "hardware", "%s a step executed: %s (%.2f %%) is computed again for backward", all, again,
-                100 * tl_u128_double(extra) / tl_u128_double(p->per_step));
+    tl_text_flops(tl_u128_double(less), hidden);
+    tl_out_item(cli, "hardware", "%s a step executed: %s (%.2f %%) is computed again for backward%s%s%s", all, again,
+                100 * tl_u128_double(extra) / tl_u128_double(p->per_step), less ? "\n" : "", less ? hidden : "",
+                less ? " of hidden attention is not computed" : "");
 }
 
 static void out_time(const tl_cli *cli, const tl_account *a) {

@@ -188,7 +188,7 @@ static void put_part(tl_json *json, const char *key, const tl_infer_counts *plan
     tl_json_put_integer(json, "tokens", planned->tokens);
     tl_json_put_real(json, "seconds", seconds);
     tl_json_put_real(json, "tokens_per_second", speed);
-    tl_json_put_unsigned(json, "planned_flops", planned->matmul);
+    tl_json_put_unsigned(json, "planned_flops", planned->executed);
     tl_json_put_unsigned(json, "measured_flops", measured->matmul);
     if (strcmp(key, "decode") == 0 && planned->forwards) {
         tl_json_put_unsigned(json, "flops_per_token", planned->last_matmul);

@@ -35,7 +35,7 @@ static bool add_op(void *user, const tl_op_entry *e) {
     for (int table = 0; table < TL_TABLES; table++) {
         tl_row_sum *row = row_of(r->account, (tl_table)table, names[table]);
         if (row)
-            row->flops[r->which] += e->matmul.count;
+            row->flops[r->which] += e->executed.count;
     }
     return !r->account->failed;
 }
@@ -185,7 +185,7 @@ tl_status tl_train_write_ledger(const tl_train *t, const tl_plan *plan, const tl
     tl_json_put_integer(json, "unplanned_bytes", m->unplanned_bytes);
     /* What the second instrument saw and the run's own ledger did not book. */
     tl_json_put_integer(json, "unaccounted_bytes", m->peak_bytes - a->peak[1].bytes);
-    tl_json_put_integer(json, "unaccounted_flops", (int64_t)(m->flops - a->counts[1].matmul));
+    tl_json_put_integer(json, "unaccounted_flops", (int64_t)(m->flops - a->counts[1].executed));
     put_tables(json, a);
     tl_json_end(json);
     tl_status status = tl_train_write(t, "ledger.json", json, error);

@@ -388,33 +388,6 @@ static bool formula_of_rows(entry e, const tl_kcall *call, formula *f) {
     }
 }
 
-/* Of a mixture of experts. False: not listed. */
-static bool formula_of_experts(entry e, const tl_kcall *call, formula *f) {
-    const tl_route_attr *route = call->attr;
-    switch (e) {
-    case ENTRY_moe_sort:
-    case ENTRY_moe_capacity:
-    case ENTRY_moe_permute:
-        return true;
-    /* + bias each; a group's best two added. DeepSeek-V3, equation 16 */
-    case ENTRY_route_choose:
-        *f = (formula){.element = call->n_in > 1, .row = route->n_group > 1 && route->top2 ? route->n_group : 0};
-        return true;
-    case ENTRY_moe_load:
-        f->call = elements(&call->out[0]);
-        return true; /* ÷ n for each expert */
-    /* Σ w·y: of y. Backward w·g and Σ y·g: of its rows */
-    case ENTRY_moe_combine:
-        f->element = call->n_in > 2 ? 2 : 1;
-        return true;
-    case ENTRY_moe_combine_backward:
-        f->element = (call->in[2].data ? 1 : 0) + (call->in[3].data ? 2 : 0);
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* Pairs in blocks of 64 rows and 64 keys of which at least one is seen, by trying each pair. */
 static int64_t flash_pairs(const tl_kcall *call) {
     const tl_flash_attr *o = call->attr;
@@ -457,6 +430,33 @@ static bool count_flash(entry e, const tl_kcall *call) {
     now.arithmetic += (tl_u128)(rows * ((d || s ? 2 * l : 0) + (s ? 3 : 0)));
     now.special += (tl_u128)(s ? rows : 0);
     return true;
+}
+
+/* Of a mixture of experts. False: not listed. */
+static bool formula_of_experts(entry e, const tl_kcall *call, formula *f) {
+    const tl_route_attr *route = call->attr;
+    switch (e) {
+    case ENTRY_moe_sort:
+    case ENTRY_moe_capacity:
+    case ENTRY_moe_permute:
+        return true;
+    /* + bias each; a group's best two added. DeepSeek-V3, equation 16 */
+    case ENTRY_route_choose:
+        *f = (formula){.element = call->n_in > 1, .row = route->n_group > 1 && route->top2 ? route->n_group : 0};
+        return true;
+    case ENTRY_moe_load:
+        f->call = elements(&call->out[0]);
+        return true; /* ÷ n for each expert */
+    /* Σ w·y: of y. Backward w·g and Σ y·g: of its rows */
+    case ENTRY_moe_combine:
+        f->element = call->n_in > 2 ? 2 : 1;
+        return true;
+    case ENTRY_moe_combine_backward:
+        f->element = (call->in[2].data ? 1 : 0) + (call->in[3].data ? 2 : 0);
+        return true;
+    default:
+        return false;
+    }
 }
 
 static bool formula_of(entry e, const tl_kcall *call, formula *f) {

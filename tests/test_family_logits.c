@@ -13,6 +13,7 @@
 #include "family_weights.h"
 #include "fixtures/family_fixtures.h"
 #include "tally/cache.h"
+#include "tally/config.h"
 #include "tally/cpu.h"
 #include "tally/names.h"
 #include "tally/nn.h"
@@ -80,20 +81,24 @@ static int fill(tl_ctx *ctx, const tl_model *m, const tl_parameter *p, const fam
     return (int)parts;
 }
 
-static tl_net *filled_net(tl_ctx *ctx, int index, tl_dtype dtype, const family_fixture *x) {
-    tl_model m = family_model(index);
-    tl_net *net = tl_net_new(ctx, &m, dtype);
+static tl_net *net_of(tl_ctx *ctx, const tl_model *m, tl_dtype dtype, const family_fixture *x) {
+    tl_net *net = tl_net_new(ctx, m, dtype);
     if (!net)
-        fail_msg("%s: %s", m.name, tl_ctx_error(ctx)->message);
+        fail_msg("%s: %s", x->name, tl_ctx_error(ctx)->message);
     const tl_parameter *list;
     int count = tl_net_parameters(net, &list), tensors = 0;
     for (int i = 0; i < count; i++)
-        tensors += fill(ctx, &m, &list[i], x);
+        tensors += fill(ctx, m, &list[i], x);
     assert_int_equal(tensors, x->count); /* each of the file's tensors, once */
     tl_parameter_count counted;
     tl_net_count(net, &counted);
     assert_int_equal(counted.unique, x->parameters);
     return net;
+}
+
+static tl_net *filled_net(tl_ctx *ctx, int index, tl_dtype dtype, const family_fixture *x) {
+    tl_model m = family_model(index);
+    return net_of(ctx, &m, dtype, x);
 }
 
 static tl_tensor *tokens_of(tl_ctx *ctx, int first, int count) {
@@ -177,11 +182,102 @@ static void logits_through_a_cache(void **state) {
     }
 }
 
+/* The same from the fixtures' config.json: what is read there is what is computed here. */
+static void logits_of_what_config_says(void **state) {
+    (void)state;
+    int computed = 0;
+    for (int i = 0; i < FAMILIES; i++) {
+        tl_error error = {0};
+        tl_model m;
+        const family_fixture *x = &family_fixtures[i];
+        if (tl_config_parse(x->config, strlen(x->config), x->name, &m, &error) != TL_OK)
+            fail_msg("%s: %s", x->name, error.message);
+        if (strcmp(x->name, "phi_msft") == 0) /* tensors of other names */
+            continue;
+        if (strcmp(x->name, "phi3_longrope") == 0) {
+            assert_true(m.not_computed[0] != '\0');
+            continue;
+        }
+        if (m.not_computed[0])
+            fail_msg("%s is not computed: %s", x->name, m.not_computed);
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        tl_net *net = net_of(ctx, &m, TL_F64, x);
+        compare(x->name, "by its config", ctx, tl_net_forward(net, tokens_of(ctx, 0, FAMILY_TOKENS)), 0, FAMILY_TOKENS,
+                x->logits);
+        tl_scope_end(ctx);
+        tl_net_free(net);
+        tl_ctx_free(ctx);
+        computed++;
+    }
+    assert_true(computed >= 30);
+}
+
+/* ---- int8 ---- */
+
+/* scale = largest |w| ÷ 127 in f32, q the nearest even of w ÷ scale: what tally/cache.h says, done here by hand. */
+static void round_rows(tl_tensor *t) {
+    float *w = tl_tensor_data(t);
+    int64_t rows = tl_tensor_size(t, 0), columns = tl_tensor_size(t, 1);
+    for (int64_t r = 0; r < rows; r++, w += columns) {
+        float largest = 0;
+        for (int64_t c = 0; c < columns; c++)
+            largest = fmaxf(largest, fabsf(w[c]));
+        float scale = largest * (float)(1.0 / 127);
+        for (int64_t c = 0; c < columns; c++)
+            w[c] = nearbyintf(w[c] / scale) * scale;
+    }
+}
+
+/* A net in int8 computes what one computes whose weights were rounded to int8 by hand; experts are not rounded. */
+static void int8_is_rounded_weights(void **state) {
+    (void)state;
+    for (int i = 0; i < family_model_count(); i++) {
+        double a[VALUES], b[VALUES], worst = 0;
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        tl_model m = family_model(i);
+        const family_fixture *x = fixture_of(m.name);
+        tl_net *narrow = filled_net(ctx, i, TL_F32, x), *by_hand = filled_net(ctx, i, TL_F32, x);
+        assert_int_equal(tl_net_quantize_int8(narrow), TL_OK);
+        const tl_parameter *list, *quantized;
+        int count = tl_net_parameters(by_hand, &list), rounded = 0;
+        assert_int_equal(tl_net_parameters(narrow, &quantized), count);
+        for (int k = 0; k < count; k++) {
+            bool matrix = tl_tensor_ndim(list[k].tensor) == 2 && !list[k].embedding;
+            bool expected = matrix && !strstr(list[k].name, ".experts.");
+            assert_int_equal(tl_tensor_dtype(quantized[k].tensor) == TL_I8, expected);
+            if (expected)
+                round_rows(list[k].tensor);
+            rounded += expected;
+        }
+        assert_true(rounded >= (int)(3 * m.layers));
+        tl_tensor *left = tl_net_forward(narrow, tokens_of(ctx, 0, FAMILY_TOKENS));
+        tl_tensor *right = tl_net_forward(by_hand, tokens_of(ctx, 0, FAMILY_TOKENS));
+        if (!left || !right)
+            fail_msg("%s: %s", m.name, tl_ctx_error(ctx)->message);
+        assert_int_equal(tl_tensor_read(tl_cast(left, TL_F64), a, sizeof a), TL_OK);
+        assert_int_equal(tl_tensor_read(tl_cast(right, TL_F64), b, sizeof b), TL_OK);
+        for (int k = 0; k < VALUES; k++)
+            worst = fmax(worst, fabs(a[k] - b[k]));
+        if (!(worst < 2e-4))
+            fail_msg("%s: int8 differs from weights rounded by hand by %g", m.name, worst);
+        tl_scope_end(ctx);
+        tl_net_free(narrow);
+        tl_net_free(by_hand);
+        tl_ctx_free(ctx);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_pytorchs_f64),
         cmocka_unit_test(logits_are_pytorchs_f32),
         cmocka_unit_test(logits_through_a_cache),
+        cmocka_unit_test(logits_of_what_config_says),
+        cmocka_unit_test(int8_is_rounded_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

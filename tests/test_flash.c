@@ -5,6 +5,7 @@
 #include "fixtures/flash_fixtures.h"
 #include "instrument.h"
 #include "instrument_elements.h"
+#include "tally/meter.h"
 #include "tally/op.h"
 #include "tally/ops_attention.h"
 #include "tally/ops_layers.h"
@@ -225,14 +226,14 @@ static void run_back(tl_ctx *ctx, const problem *p, tl_dtype dtype, const run *r
 }
 
 /* Relative to the largest element: with many terms a small one is the difference of large ones. */
-static void check_far(const char *what, tl_tensor *t, const double *expected, double tolerance) {
+static void check_far(const char *what, const char *of, tl_tensor *t, const double *expected, double tolerance) {
     double most = 0, *found = read_values(t);
     int64_t n = tl_tensor_count(t);
     for (int64_t i = 0; i < n; i++)
         most = fmax(most, fabs(expected[i]));
     for (int64_t i = 0; i < n; i++)
         if (!(fabs(found[i] - expected[i]) <= tolerance * (1e-300 + most)))
-            fail_msg("%s: element %lld is %.17g, expected %.17g", what, (long long)i, found[i], expected[i]);
+            fail_msg("%s, %s: element %lld is %.17g, expected %.17g", what, of, (long long)i, found[i], expected[i]);
     free(found);
 }
 
@@ -284,12 +285,12 @@ static void test_against_composed(void **state) {
             run r =
                 run_flash(ctx, &p, formats[d].dtype, &block_cases[c].o, block_cases[c].sinks, block_cases[c].slopes);
             run_back(ctx, &p, formats[d].dtype, &r);
-            check_far(what, r.y, p.y, formats[d].tolerance);
-            check_far(what, tl_tensor_grad(r.q), p.dq, formats[d].tolerance);
-            check_far(what, tl_tensor_grad(r.k), p.dk, formats[d].tolerance);
-            check_far(what, tl_tensor_grad(r.v), p.dv, formats[d].tolerance);
+            check_far(what, "y", r.y, p.y, formats[d].tolerance);
+            check_far(what, "dq", tl_tensor_grad(r.q), p.dq, formats[d].tolerance);
+            check_far(what, "dk", tl_tensor_grad(r.k), p.dk, formats[d].tolerance);
+            check_far(what, "dv", tl_tensor_grad(r.v), p.dv, formats[d].tolerance);
             if (block_cases[c].sinks)
-                check_far(what, tl_tensor_grad(r.sinks), p.dsinks,
+                check_far(what, "dsinks", tl_tensor_grad(r.sinks), p.dsinks,
                           3 * formats[d].tolerance); /* Σ y·dy of a rounded y */
             tl_tape_clear(ctx);
             tl_scope_end(ctx);
@@ -456,10 +457,13 @@ static int64_t block_pairs(const tl_flash_options *o, int64_t t, int64_t s, int6
     return sum;
 }
 
-/* Two products forward, five backward of which one is the scores again; what the kernel multiplied is what the op says. */
+/* Two products forward, five backward of which one is the scores again; what the kernel multiplied is what the op says, and so are
+ * the bytes of the peak (sums of 16-bit gradients and of parts of the keys are its workspace). */
 static void test_flops(void **state) {
     (void)state;
-    for (int c = 0; c < BLOCK_CASES; c++) {
+    for (int run_of = 0; run_of < 2 * BLOCK_CASES; run_of++) {
+        const int c = run_of / 2;
+        const tl_dtype dtype = run_of % 2 ? TL_BF16 : TL_F32;
         const sizes *n = &block_cases[c].n;
         const tl_flash_options *o = &block_cases[c].o;
         problem p;
@@ -473,13 +477,18 @@ static void test_flops(void **state) {
         assert_non_null(ctx);
         tl_ledger_step_begin(ctx);
         instrument_begin(i);
-        run r = run_flash(ctx, &p, TL_F32, o, block_cases[c].sinks, block_cases[c].slopes);
+        run r = run_flash(ctx, &p, dtype, o, block_cases[c].sinks, block_cases[c].slopes);
         tl_counts forward, all, again;
-        tl_u128 measured_forward = instrument_end(i).matmul;
+        measured one_way = instrument_end(i);
+        tl_u128 measured_forward = one_way.matmul;
         tl_ledger_counts(ctx, TL_PHASE_ALL, &forward);
         instrument_begin(i);
-        run_back(ctx, &p, TL_F32, &r);
-        tl_u128 measured_back = instrument_end(i).matmul;
+        run_back(ctx, &p, dtype, &r);
+        measured way_back = instrument_end(i);
+        tl_u128 measured_back = way_back.matmul;
+        tl_peak peak;
+        tl_ledger_peak(ctx, &peak);
+        assert_int_equal(peak.bytes, one_way.peak > way_back.peak ? one_way.peak : way_back.peak);
         tl_ledger_counts(ctx, TL_PHASE_ALL, &all);
         tl_ledger_recomputed(ctx, TL_PHASE_ALL, &again);
         int64_t heads = n->b * n->h, pairs = (int64_t)n->t * n->s, seen = seen_pairs(o, n->t, n->s);
@@ -500,6 +509,31 @@ static void test_flops(void **state) {
         assert_int_equal(instrument_free(i), 0);
         problem_free(&p);
     }
+}
+
+/* The meter that the command runs under sees its products too. */
+static void test_meter_counts(void **state) {
+    (void)state;
+    tl_error error = {0};
+    tl_meter *meter = tl_meter_new(tl_kernels_portable(), NULL, &error);
+    assert_non_null(meter);
+    tl_allocator allocator = tl_meter_allocator(meter);
+    tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.kernels = tl_meter_kernels(meter), .allocator = &allocator}, &error);
+    assert_non_null(ctx);
+    problem p;
+    tl_reading reading;
+    problem_make(&p, block_cases[3].n, &block_cases[3].o, false, false);
+    tl_meter_step_begin(meter);
+    run r = run_flash(ctx, &p, TL_F32, &block_cases[3].o, false, false);
+    run_back(ctx, &p, TL_F32, &r);
+    tl_meter_read(meter, &reading);
+    /* 200 rows and keys in blocks of 64, a window of 40 back: the diagonal's and those below it; K 12, L 8 */
+    int64_t met = 3 * 64 * 64 + 8 * 8 + 2 * 64 * 64 + 64 * 8, each = 2 * 2 * (12 + 8 + 3 * 12 + 2 * 8);
+    assert_true(reading.flops == (tl_u128)(met * each) && reading.products == 2);
+    tl_tape_clear(ctx);
+    tl_ctx_free(ctx);
+    tl_meter_free(meter);
+    problem_free(&p);
 }
 
 /* Bytes and the operations beside products, from the kernel's entry. */
@@ -683,6 +717,7 @@ int main(void) {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_saved_bytes),
         cmocka_unit_test(test_flops),
+        cmocka_unit_test(test_meter_counts),
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_formulas),
         cmocka_unit_test(test_autocast),

@@ -225,10 +225,10 @@ static void begin_forward(void *user, int64_t forward) {
 
 static void check_counts(const char *what, const watched *w, int which, const tl_infer_counts *planned) {
     if (w->part[which].forwards != planned->forwards || w->part[which].peak != planned->peak_bytes ||
-        w->part[which].allocations != planned->allocations || w->part[which].matmul != planned->matmul)
+        w->part[which].allocations != planned->allocations || w->part[which].matmul != planned->executed)
         fail_msg("%s: %lld forwards, peak %lld, %lld allocations, %lld FLOPs planned; %lld, %lld, %lld, %lld measured",
                  what, (long long)planned->forwards, (long long)planned->peak_bytes, (long long)planned->allocations,
-                 (long long)planned->matmul, (long long)w->part[which].forwards, (long long)w->part[which].peak,
+                 (long long)planned->executed, (long long)w->part[which].forwards, (long long)w->part[which].peak,
                  (long long)w->part[which].allocations, (long long)w->part[which].matmul);
 }
 

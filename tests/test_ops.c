@@ -270,9 +270,9 @@ static void account_of(const op_case *o, const tl_kernels *kernels, unsigned mas
 }
 
 static bool counts_equal(const tl_counts *a, const tl_counts *b) {
-    return a->matmul == b->matmul && a->matmul_causal == b->matmul_causal && a->arithmetic == b->arithmetic &&
-           a->special == b->special && a->read == b->read && a->written == b->written && a->sent == b->sent &&
-           a->ops == b->ops;
+    return a->matmul == b->matmul && a->matmul_causal == b->matmul_causal && a->executed == b->executed &&
+           a->arithmetic == b->arithmetic && a->special == b->special && a->read == b->read &&
+           a->written == b->written && a->sent == b->sent && a->ops == b->ops;
 }
 
 static unsigned wanted_of(const op_case *o) { return o->op->grad == tl_grad_none ? 0 : floats_of(o); }
@@ -416,6 +416,9 @@ static bool check_op_formulas(void *user, const tl_op_entry *e) {
     f.op = e->op;
     check_formula(&f, "matmul", e->matmul.formula, e->matmul.count);
     check_formula(&f, "matmul_causal", e->matmul_causal.formula, e->matmul_causal.count);
+    check_formula(&f, "executed", e->executed.formula, e->executed.count);
+    check_formula(&f, "matmul again", e->matmul_again.formula, e->matmul_again.count);
+    check_formula(&f, "matmul_causal again", e->matmul_causal_again.formula, e->matmul_causal_again.count);
     check_formula(&f, "arithmetic", e->arithmetic.formula, e->arithmetic.count);
     check_formula(&f, "special", e->special.formula, e->special.count);
     check_formula(&f, "read", e->read.formula, e->read.count);

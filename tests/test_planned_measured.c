@@ -246,7 +246,7 @@ static void read_step(const tl_ctx *ctx, measured *m) {
     m->data = peak.by_category[TL_DATA];
     m->rest = peak.by_category[TL_SAVED] + peak.by_category[TL_WORK];
     m->allocations = tl_ledger_allocations(ctx);
-    m->matmul = counts.matmul;
+    m->matmul = counts.executed;
 }
 
 static int differ(const char *name, const char *what, int64_t planned, int64_t measured_value, bool quiet) {

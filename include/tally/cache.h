@@ -2,7 +2,9 @@
  *
  * A cache holds, for each of N layers, keys and values [B, G, S, K]: batch, key/value heads, capacity in positions, head
  * size. That is 2·N·B·S·G·K elements, category cache, allocated whole at the start: a step of decoding allocates no more of
- * it. (K is the head size and not D ÷ H, and G the key/value heads: where a model sets them apart, so does the cache.)
+ * it. (K is the head size and not D ÷ H, and G the key/value heads: where a model sets them apart, so does the cache.) Latent
+ * attention keeps full keys [B, H, S, Kn + Kr] and values [B, H, S, Kv], as Hugging Face's code does, not the vectors of low rank
+ * they are made from; layers that see a window keep all positions.
  *
  * A forward through the cache runs the same modules as tl_net_forward: positions (learned or rotary) go on from the length,
  * new keys and values are written behind the old ones in place, and each new position sees all up to itself. On meta it
@@ -32,7 +34,7 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options);
 void tl_cache_free(tl_cache *cache);
 int64_t tl_cache_length(const tl_cache *cache); /* positions seen */
 int64_t tl_cache_capacity(const tl_cache *cache);
-int64_t tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size */
+int64_t tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike */
 /* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context. */
 tl_status tl_cache_truncate(tl_cache *cache, int64_t length);
 /* Borrowed, [B, G, S, K]; NULL where there is no such layer. */
@@ -50,7 +52,7 @@ tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens
 
 /* Linear layers to int8, one scale a row (output): scale = largest |w| of the row ÷ 127 in f32, q = w ÷ scale rounded to
  * nearest even, so |w − q·scale| ≤ scale/2 (but for the roundings of f32). Weights alone, never activations; products
- * multiply x by q and the sum by the scale (tl_linear_int8). Embeddings, norms, biases and the head, tied or not, stay. A
+ * multiply x by q and the sum by the scale (tl_linear_int8). Embeddings, norms, biases, the head, tied or not, and experts stay. A
  * weight's tensor in the list of parameters is then i8 and wants no gradient; its float original is freed before the next
  * is quantised. For inference alone. A second time: TL_ERR_STATE. Not finite: TL_ERR_ARGUMENT, naming the weight (but on
  * meta); the net is then partly quantised: let go of it. */

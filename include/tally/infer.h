@@ -20,6 +20,7 @@ typedef struct tl_infer_counts {
     int64_t peak_by_category[TL_CATEGORY_COUNT];  /* at that moment */
     int64_t allocations;                          /* of storages */
     tl_u128 matmul, matmul_causal;                /* FLOPs of products; causal: the masked half left out */
+    tl_u128 executed;                             /* of matmul: without hidden blocks that fused attention skips */
     tl_u128 read, written;                        /* bytes, as the ops declare them */
     tl_u128 last_matmul, last_read, last_written; /* of the last forward alone: decoding grows with what it has seen */
 } tl_infer_counts;

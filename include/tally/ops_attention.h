@@ -24,9 +24,12 @@ extern "C" {
  *   sinks[H]    (floats; NULL: none) a learned logit of each head that joins the softmax's denominator alone (gpt-oss)
  *   slopes[H]   (f32; NULL: none) adds slope·(j − p) to the scores after the softcap (ALiBi, Press et al. 2022); no gradient
  *   dropout     p of the probabilities, drawn as tl_dropout of [B,H,T,S] with this name would; drawn again in backward
- * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64) and sinks. Accumulates in f32 (f64 for f64).
+ * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64), sinks and slopes. Accumulates in f32 (f64 for f64).
  * Matmul FLOPs: 2·B·H·T·S·(K + L) forward; backward 2·B·H·T·S·(3·K + 2·L), of which 2·B·H·T·S·K are the scores computed
- * again: hardware FLOPs have them, model FLOPs do not. matmul_causal counts visible pairs instead of T·S.
+ * again: hardware FLOPs have them, model FLOPs do not. matmul_causal counts visible pairs instead of T·S, `executed` the pairs
+ * of blocks (of 64 rows and 64 keys; fewer for large heads) of which at least one is seen.
+ * Workspace of backward: sums in f32 for 16-bit dk and dv, and for dq where B·G < 8 heads of S ≥ 512 keys are cut into parts.
+ * Under autocast q, k and v go to the low format, sinks and slopes stay: they join the scores, which are f32.
  * Same bits for any number of threads. K and L at most 1024. */
 typedef struct tl_flash_options {
     double scale;          /* 0: 1/√K */

@@ -76,9 +76,11 @@ typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
     /* matmul FLOPs of one device's step, times devices where it says per step. Model FLOPs: nothing is counted twice that is
-     * computed again for backward; hardware FLOPs are all that is executed. */
+     * computed again for backward; hardware FLOPs are all that is executed: less what fused attention's hidden blocks are
+     * not, which may be more than what is computed again. */
     tl_u128 forward_per_token, forward_per_token_causal, per_token, per_token_causal; /* rounded down */
     tl_u128 per_step, per_step_causal, hardware_per_step;
+    tl_u128 again_per_step;                        /* what backward computes again, hidden blocks counted */
     tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
     int64_t capacity_bytes, usable_bytes; /* 0: unknown */

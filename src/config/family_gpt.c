@@ -139,10 +139,7 @@ static void read_opt_norms(tl_config_reader *r) {
     if (tl_config_has(r, "word_embed_proj_dim")) {
         int64_t size = tl_config_required(r, "word_embed_proj_dim", NULL, 0, &ignored);
         if (r->status == TL_OK && size != m->width)
-            tl_config_fail(r, TL_ERR_UNSUPPORTED, "word_embed_proj_dim",
-                           "is %lld beside a hidden_size of %lld: embeddings of another width, with projections to and "
-                           "from it, are not built in",
-                           (long long)size, (long long)m->width);
+            m->embedding_size = size;
     }
 }
 

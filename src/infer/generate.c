@@ -20,6 +20,7 @@ void tl_infer_count(const tl_ctx *ctx, int64_t tokens, tl_infer_counts *c) {
     c->allocations += tl_ledger_allocations(ctx);
     c->matmul += counts.matmul;
     c->matmul_causal += counts.matmul_causal;
+    c->executed += counts.executed;
     c->read += counts.read;
     c->written += counts.written;
     c->last_matmul = counts.matmul;

@@ -19,7 +19,7 @@ extern void omp_set_num_threads(int threads);
 /* Below this many multiply-adds oneDNN's call costs more than it saves; measured. */
 #define SMALL_TERMS (32 * 1024)
 #define TASK_TERMS (256 * 1024) /* small tiles of a batch are put together up to this */
-#define MAX_SLOTS 4096          /* a power of two; a training step has a few dozen tile shapes */
+#define MAX_SLOTS 4096          /* a power of two; a training step of a dense model has a few dozen tile shapes */
 
 typedef struct tile_key {
     int64_t m, n, k, a_row, a_col, b_row, b_col, c_row;
@@ -59,16 +59,24 @@ static void primitive_free(const tl_engine *engine, tile_primitive *tile) {
     tile->primitive = NULL;
 }
 
+static void cache_empty(tl_engine *engine) {
+    const tl_allocator *from = engine->allocator;
+    product_cache *cache = engine->product_cache;
+    for (int i = 0; i < MAX_SLOTS; i++)
+        if (cache->slot[i]) {
+            primitive_free(engine, cache->slot[i]);
+            from->release(from->self, cache->slot[i], sizeof *cache->slot[i], TL_ALLOC_HOST);
+            cache->slot[i] = NULL;
+        }
+    cache->count = 0;
+}
+
 static void cache_close(tl_engine *engine) {
     const tl_allocator *from = engine->allocator;
     product_cache *cache = engine->product_cache;
     if (!cache)
         return;
-    for (int i = 0; i < MAX_SLOTS; i++)
-        if (cache->slot[i]) {
-            primitive_free(engine, cache->slot[i]);
-            from->release(from->self, cache->slot[i], sizeof *cache->slot[i], TL_ALLOC_HOST);
-        }
+    cache_empty(engine);
     if (cache->stream) {
         for (int t = 0; t < engine->threads; t++)
             if (cache->stream[t])
@@ -191,7 +199,16 @@ static uint64_t key_hash(const tile_key *key) {
     return hash;
 }
 
-/* Called by the product's caller alone, before tiles run: no lock. NULL when the table is full or memory is short. */
+/* The rows that experts get differ every step, so that a long run has shapes without end. A full table starts anew before a
+ * product looks its tiles up: were it to stay full, whether oneDNN takes a product, and with it the bits, would depend on all
+ * products before. */
+static void make_room(tl_engine *engine, int64_t tiles) {
+    const product_cache *cache = engine->product_cache;
+    if (cache->count + tiles > MAX_SLOTS * 3 / 4)
+        cache_empty(engine);
+}
+
+/* Called by the product's caller alone, before tiles run: no lock. NULL when memory is short. */
 static const tile_primitive *primitive_find(tl_engine *engine, const tile_key *key) {
     product_cache *cache = engine->product_cache;
     const tl_allocator *from = engine->allocator;
@@ -199,8 +216,6 @@ static const tile_primitive *primitive_find(tl_engine *engine, const tile_key *k
     for (; cache->slot[at]; at = (at + 1) & (MAX_SLOTS - 1))
         if (memcmp(&cache->slot[at]->key, key, sizeof *key) == 0)
             return cache->slot[at];
-    if (cache->count >= MAX_SLOTS * 3 / 4)
-        return NULL;
     tile_primitive *tile = from->alloc(from->self, sizeof *tile, 64, TL_ALLOC_HOST);
     if (!tile)
         return NULL;
@@ -324,6 +339,7 @@ static bool product_run(const tl_product *product) {
     tile_choose(&p, &t.tile_m, &t.tile_n);
     t.rows = blocks(p.m, t.tile_m);
     t.columns = blocks(p.n, t.tile_n);
+    make_room(p.engine, 4);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 2; j++) {
             int64_t m = i ? p.m - (t.rows - 1) * t.tile_m : t.tile_m,

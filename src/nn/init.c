@@ -164,14 +164,40 @@ static tl_status as_family(tl_tensor *t, const char *name, tl_start start) {
     }
 }
 
+/* A weight's fans; of all experts' weights, [E, out, in] and, published fused, [E, in, out], an expert's. */
+static tl_status fans_of(tl_tensor *t, const char *name, double *in, double *out) {
+    static const char *const apart[] = {".weight", NULL};
+    if (t->shape.ndim != 3)
+        return fans(t, in, out);
+    bool fused = !ends_in_one_of(name, apart);
+    *in = (double)t->shape.dim[fused ? 1 : 2].size;
+    *out = (double)t->shape.dim[fused ? 2 : 1].size;
+    return TL_OK;
+}
+
 /* Which weights are what is read off the names of the published checkpoints, which are the nets' own. */
 tl_status tl_scheme_start(const tl_net *net, tl_tensor *t, const char *name, tl_start start) {
-    static const char *const tables[] = {"wte.weight", "wpe.weight", "embed_tokens.weight", NULL};
-    static const char *const residual[] = {"c_proj.weight", "o_proj.weight", "down_proj.weight", NULL};
+    static const char *const tables[] = {
+        "wte.weight",      "wpe.weight", "embed_tokens.weight", "embed_positions.weight", "word_embeddings.weight",
+        "embed_in.weight", NULL};
+    static const char *const residual[] = {"c_proj.weight",
+                                           "o_proj.weight",
+                                           "down_proj.weight",
+                                           "dense.weight",
+                                           "out_proj.weight",
+                                           "fc2.weight",
+                                           "fc_out.weight",
+                                           "w2.weight",
+                                           "dense_4h_to_h.weight",
+                                           ".down_proj",
+                                           NULL};
     bool table = ends_in_one_of(name, tables);
     double value = net->init.value, in = 0, out = 0;
-    if (start.kind != TL_START_NORMAL)
+    if (start.kind != TL_START_NORMAL || t->shape.ndim < 2)
         return as_family(t, name, start);
+    tl_status status = fans_of(t, name, &in, &out);
+    if (status != TL_OK)
+        return status;
     switch (net->init.kind) {
     case TL_SCHEME_GPT2:
         return ends_in_one_of(name, residual) ? tl_init_residual(t, value, net->model.layers, name)
@@ -183,16 +209,15 @@ tl_status tl_scheme_start(const tl_net *net, tl_tensor *t, const char *name, tl_
     case TL_SCHEME_UNIFORM:
         return tl_init_uniform(t, -value, value, name);
     case TL_SCHEME_CS336:
-        if (!table && fans(t, &in, &out) != TL_OK)
-            return t->ctx->error.status;
         return tl_init_truncated_normal(t, 0.0, table ? 1.0 : tl_square_root(2.0 / (in + out)), name);
     case TL_SCHEME_XAVIER:
     case TL_SCHEME_XAVIER_NORMAL:
-        return table ? as_family(t, name, start) : xavier(t, 1.0, net->init.kind == TL_SCHEME_XAVIER, name);
+        return table ? as_family(t, name, start)
+                     : spread(t, 1.0, 2.0, in + out, net->init.kind == TL_SCHEME_XAVIER, name);
     case TL_SCHEME_KAIMING:
     case TL_SCHEME_KAIMING_NORMAL:
         return table ? as_family(t, name, start)
-                     : kaiming(t, TL_FAN_IN, tl_init_gain(TL_GAIN_RELU, 0), net->init.kind == TL_SCHEME_KAIMING, name);
+                     : spread(t, tl_init_gain(TL_GAIN_RELU, 0), 1.0, in, net->init.kind == TL_SCHEME_KAIMING, name);
     case TL_SCHEME_ZEROS:
         return tl_init_zeros(t);
     default:

@@ -42,10 +42,7 @@ static tl_status check_sizes(const char *name, const sized_field *fields, int co
 
 /* ---- what is asked of a description ---- */
 
-static bool turns(const tl_model *m) {
-    return m->family != TL_FAMILY_CRUNCHER && m->family != TL_FAMILY_GPT2 &&
-           (m->positions == TL_POSITIONS_ROTARY || (m->positions == TL_POSITIONS_OF_FAMILY && !m->learned_positions));
-}
+static bool turns(const tl_model *m) { return tl_names_of(m) && tl_positions_of(m) == TL_POSITIONS_ROTARY; }
 
 static bool is_llama3(const tl_model *m) {
     return m->rope_factor > 0 && (m->rope_scaling == TL_ROPE_PLAIN || m->rope_scaling == TL_ROPE_LLAMA3);
@@ -59,11 +56,11 @@ static unsigned all_bits(const tl_model *m) {
     return bits;
 }
 
-static bool has_dense_layer(const tl_model *m) {
+static bool every_layer_has_experts(const tl_model *m) {
+    bool all = true;
     for (int64_t i = 0; i < m->layers && i < TL_MODEL_LAYERS; i++)
-        if (!(m->layer[i] & TL_LAYER_EXPERTS))
-            return true;
-    return false;
+        all = all && (m->layer[i] & TL_LAYER_EXPERTS) != 0;
+    return all;
 }
 
 typedef struct number_field {
@@ -208,13 +205,15 @@ static tl_status check_heads(const char *name, const tl_model *m, tl_error *erro
         if (status != TL_OK)
             return status;
     }
-    if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 &&
-        (m->global_head_size < 2 || m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
+    if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 && (m->global_head_size < 2 || m->global_head_size > MOST_SIZE ||
+                                                       m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
         return tl_fail(error, TL_ERR_SHAPE,
                        "model %s: global_head_size %lld and global_kv_heads %lld do not suit %lld heads (H)", name,
                        (long long)m->global_head_size, (long long)m->global_kv_heads, (long long)m->heads);
     return check_turned(name, m, error);
 }
+
+/* ---- layers, latent attention, experts ---- */
 
 static tl_status check_layers(const char *name, const tl_model *m, tl_error *error) {
     const unsigned known = TL_LAYER_WINDOW | TL_LAYER_CHUNKED | TL_LAYER_NO_ROTARY | TL_LAYER_EXPERTS |
@@ -319,6 +318,10 @@ static tl_status check_experts(const char *name, const tl_model *m, tl_error *er
     if (m->shared_ff < 0 || m->shared_ff > MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: shared_ff is %lld; it must be from 0 to %lld", name,
                        (long long)m->shared_ff, (long long)MOST_SIZE);
+    if (m->router == TL_ROUTER_SIGMOID_INPUT && m->experts_per_token != 1)
+        return tl_fail(error, TL_ERR_UNSUPPORTED,
+                       "model %s: a router that scales the experts' input sends a token to one expert, not to %lld",
+                       name, (long long)m->experts_per_token);
     if (m->shared_gate && m->shared_ff == 0)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: shared_gate gates nothing where shared_ff is 0", name);
     if (m->correction_bias && m->router != TL_ROUTER_SIGMOID)
@@ -365,7 +368,9 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers * 2, m->width, m->kv_heads, m->head_size) &&
                add_product(&total, m->layers * 16, m->width + m->ff, 1, 1) && add_experts(&total, m) &&
-               add_latent(&total, m);
+               add_latent(&total, m) && add_product(&total, m->layers * 4, m->width, m->heads, m->global_head_size) &&
+               add_product(&total, 4, m->width, m->embedding_size, 1) &&
+               add_product(&total, 2, m->vocab, m->embedding_size, 1);
     }
     if (!fits || !tl_mul_i64(total, 64, &total))
         return tl_fail(error, TL_ERR_OVERFLOW,
@@ -381,19 +386,14 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
     return TL_OK;
 }
 
-static tl_status check_block(const char *name, const tl_model *m, tl_error *error) {
-    tl_status status = check_heads(name, m, error);
-    if (status == TL_OK && (m->position_offset < 0 || m->position_offset > INT64_C(1) << 20))
-        status = tl_fail(error, TL_ERR_ARGUMENT, "model %s: position_offset is %lld; it must be from 0 to %d", name,
-                         (long long)m->position_offset, 1 << 20);
-    if (status == TL_OK && (m->embedding_size < 0 || m->embedding_size > MOST_SIZE))
-        status = tl_fail(error, TL_ERR_ARGUMENT, "model %s: embedding_size is %lld; it must be from 0 to %lld", name,
-                         (long long)m->embedding_size, (long long)MOST_SIZE);
-    if (status == TL_OK)
-        status = check_layers(name, m, error);
-    if (status == TL_OK)
-        status = check_latent(name, m, error);
-    return status == TL_OK ? check_experts(name, m, error) : status;
+static tl_status check_tables(const char *name, const tl_model *m, tl_error *error) {
+    if (m->position_offset < 0 || m->position_offset > INT64_C(1) << 20)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: position_offset is %lld; it must be from 0 to %d", name,
+                       (long long)m->position_offset, 1 << 20);
+    if (m->embedding_size < 0 || m->embedding_size > MOST_SIZE)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: embedding_size is %lld; it must be from 0 to %lld", name,
+                       (long long)m->embedding_size, (long long)MOST_SIZE);
+    return TL_OK;
 }
 
 tl_status tl_model_check(const tl_model *model, tl_error *error) {
@@ -407,24 +407,25 @@ tl_status tl_model_check(const tl_model *model, tl_error *error) {
         {"context (C)", model->context, MOST_SIZE, &model->source_context},
         {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff}, /* last: only dense layers have one */
     };
-    int count = (int)(sizeof fields / sizeof fields[0]);
+    tl_status (*const checks[])(const char *, const tl_model *, tl_error *) = {
+        check_kinds, check_heads, check_tables, tl_names_check, check_layers, check_latent, check_experts};
     char name[96];
     tl_status status;
+    int count = (int)(sizeof fields / sizeof fields[0]);
+    bool cruncher = model->family == TL_FAMILY_CRUNCHER, known = cruncher || tl_names_of(model);
     tl_quotable(model->name, strnlen(model->name, sizeof model->name), name, sizeof name);
     if (name[0] == '\0')
         memcpy(name, "(unnamed)", sizeof "(unnamed)");
-    if ((unsigned)model->family >= TL_FAMILY_COUNT)
+    if (!known)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "model %s: family %d is not built in", name, (int)model->family);
-    status = check_sizes(name, fields, 2, error);
-    if (status == TL_OK && model->family != TL_FAMILY_CRUNCHER)
-        status = check_sizes(name, fields, model->ff == 0 && !has_dense_layer(model) ? count - 1 : count, error);
+    status = check_sizes(name, fields, 1, error);
+    if (status == TL_OK && !cruncher && model->ff == 0 && every_layer_has_experts(model))
+        count--;
+    if (status == TL_OK)
+        status = check_sizes(name, fields, cruncher ? 2 : count, error);
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == TL_OK && !cruncher; i++)
+        status = checks[i](name, model, error);
     if (status == TL_OK)
         status = check_numbers(name, model, error);
-    if (status == TL_OK)
-        status = check_kinds(name, model, error);
-    if (status == TL_OK && model->family != TL_FAMILY_CRUNCHER)
-        status = check_block(name, model, error);
-    if (status == TL_OK && model->family != TL_FAMILY_CRUNCHER)
-        status = tl_names_check(name, model, error);
     return status == TL_OK ? check_products(name, model, error) : status;
 }

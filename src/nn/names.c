@@ -168,10 +168,6 @@ tl_status tl_names_check(const char *name, const tl_model *m, tl_error *error) {
         return refuse(name, m, "with embeddings of another width", error);
     if (m->sinks && m->kv_rank > 0)
         return refuse(name, m, "with sinks in latent attention", error);
-    if (m->router == TL_ROUTER_SIGMOID_INPUT && m->experts > 0 && m->experts_per_token != 1)
-        return tl_fail(error, TL_ERR_UNSUPPORTED,
-                       "model %s: a router that scales what an expert reads sends a token to one expert, not to %lld",
-                       name, (long long)m->experts_per_token);
     if (m->kv_rank > 0 && n->layout != TL_FUSED_NONE)
         return refuse(name, m, "with latent attention", error);
     return TL_OK;

@@ -98,11 +98,6 @@ tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const 
                     model->not_computed);
         return NULL;
     }
-    if (!family_code(model->family)) {
-        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s: models of family %s are described, but not built in", model->name,
-                    tl_family_name(model->family));
-        return NULL;
-    }
     tl_net *net = tl_host_alloc(ctx, sizeof *net);
     if (!net)
         return NULL;

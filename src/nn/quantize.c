@@ -9,7 +9,17 @@
 
 #include <string.h>
 
-static bool is_linear(const tl_parameter *p) { return !p->embedding && tl_tensor_ndim(p->tensor) == 2; }
+/* Of the blocks' linear layers and the projections of embeddings: not the experts', whose products are grouped. */
+static bool is_linear(tl_net *net, const tl_tensor *t) {
+    bool found = t == net->embed_in || t == net->embed_out;
+    for (int64_t i = 0; i < net->model.layers && !found; i++) {
+        tl_tensor **at[TL_BLOCK_WEIGHTS];
+        tl_block_weights(&net->blocks[i], at);
+        for (int k = 0; k < TL_BLOCK_WEIGHTS; k++)
+            found = found || (at[k] && *at[k] == t);
+    }
+    return found;
+}
 
 /* The largest |w| of each row, without a copy of the weight: the larger of its largest and −its smallest. */
 static tl_tensor *largest_of_rows(tl_tensor *w) {
@@ -90,7 +100,7 @@ tl_status tl_net_quantize_int8(tl_net *net) {
     ctx->recording = false;
     tl_phase_set(ctx, TL_PHASE_LOAD);
     for (int i = 0; i < net->count && ok; i++) {
-        if (!is_linear(&net->parameters[i]))
+        if (!is_linear(net, net->parameters[i].tensor))
             continue;
         tl_module_begin(ctx, "quantize", -1);
         tl_scope_begin(ctx);

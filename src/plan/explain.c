@@ -170,6 +170,7 @@ const char *tl_explain_group(const char *path) {
         {"kv_b_proj", "qkv"},
         {"scores", "scores+AV"},
         {"values", "scores+AV"},
+        {"flash", "scores+AV"},
         {"c_proj", "out"},
         {"o_proj", "out"},
         {"out_proj", "out"},

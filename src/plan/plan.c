@@ -217,7 +217,7 @@ static tl_status read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan 
     p->per_token = (all.matmul - again.matmul) / per_device;
     p->per_token_causal = (all.matmul_causal - again.matmul_causal) / per_device;
     if (!tl_mul_u128(all.executed, n, &p->hardware_per_step) ||
-        !tl_mul_u128(all.matmul - again.matmul, n, &p->per_step) ||
+        !tl_mul_u128(all.matmul - again.matmul, n, &p->per_step) || !tl_mul_u128(again.matmul, n, &p->again_per_step) ||
         !tl_mul_u128(all.matmul_causal - again.matmul_causal, n, &p->per_step_causal) ||
         !tl_mul_u128(all.arithmetic, n, &p->arithmetic_per_step) || !tl_mul_u128(all.special, n, &p->special_per_step))
         return tl_fail(error, TL_ERR_OVERFLOW, "the FLOPs of a step on %lld devices are beyond 128 bits",
