@@ -10,7 +10,7 @@ void tl_model_out(const tl_cli *cli, const tl_model *model, const char *title);
 /* A grid of one row per model, for tally models and for csv, md and json. */
 tl_grid *tl_model_grid_new(void);
 void tl_model_grid_row(tl_grid *grid, const tl_model *model, const char *note);
-/* "sources", "assumed" and "ignored" into the open object. */
+/* "description", "sources", "assumed" and "ignored" into the open object. */
 void tl_model_json_notes(tl_json *json, const tl_model *model);
 
 #endif

@@ -19,10 +19,10 @@ static int list(const tl_cli *cli) {
     tl_grid_free(grid);
     if (status == TL_EXIT_OK && cli->format == TL_FORMAT_TABLE) {
         tl_out(cli, "\n");
-        tl_out_wrapped(
-            cli, 0, "",
-            "N layers, D width, H heads, G key/value heads, K head size, F feed-forward width, V vocabulary, C "
-            "context. `tally models NAME' says where each came from.");
+        tl_out_wrapped(cli, 0, "",
+                       "active: what a token passes of a mixture of experts; N layers, D width, C context. `tally "
+                       "models NAME' shows "
+                       "all of one and where each value came from.");
     }
     return status;
 }

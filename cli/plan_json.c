@@ -67,7 +67,7 @@ static void put_model(tl_json *json, const tl_account *a) {
     tl_json_object(json);
     tl_json_put_string(json, "name", a->request.options.model.name);
     tl_json_put_integer(json, "parameters", count->unique);
-    tl_json_put_integer(json, "parameters_active", count->unique); /* dense families: all of them */
+    tl_json_put_integer(json, "parameters_active", count->active);
     tl_json_put_integer(json, "parameters_non_embedding", count->non_embedding);
     tl_json_end(json);
 }

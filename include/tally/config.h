@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* A Hugging Face config.json of a known family (gpt2, llama). What the file leaves out is named in model->assumed or
+/* A Hugging Face config.json of a known family (all of tl_family but the cruncher). What the file leaves out is named in model->assumed or
  * refused; a key that would change the model in a way this build does not do is refused by name; another model_type is
  * refused by name with what would work. Files over 16 MiB, non-JSON (an HTML page, a git-LFS pointer, a zip, a pickle,
  * safetensors: named as what it is), duplicate keys, wrong types, negative, fractional and overflowing values are errors
@@ -27,8 +27,8 @@ tl_status tl_config_parse(const char *text, size_t length, const char *name, tl_
  * path to a config.json, or a folder holding one. */
 tl_status tl_model_find(const char *name_or_path, tl_model *model, tl_error *error) TL_MUST_CHECK;
 
-/* The model in Hugging Face's keys, as tl_config_parse reads them back (gpt2, llama with a gated MLP). `dtype` is said as
- * torch_dtype; TL_DTYPE_COUNT: not said. Freed with tl_json_free; NULL where memory ran out. */
+/* The model in Hugging Face's keys, as tl_config_parse reads them back (of every family but the cruncher; llama with a gated
+ * MLP; nothing that is not computed). `dtype` is said as torch_dtype; TL_DTYPE_COUNT: not said. Freed with tl_json_free; NULL where memory ran out. */
 tl_json *tl_config_json(const tl_model *model, tl_dtype dtype);
 
 #ifdef __cplusplus

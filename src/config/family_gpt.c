@@ -95,11 +95,12 @@ void tl_config_gpt_neox(tl_config_reader *r) {
     if (r->status != TL_OK)
         return;
     tl_config_plain_heads(r, "num_attention_heads", "hidden_size");
-    tl_config_read_rope(
-        r, &(tl_config_rope){.theta = 10000,
-                             .theta_key = tl_config_has(r, "rope_theta") ? "rope_theta" : "rotary_emb_base",
-                             .partial_key = "rotary_pct",
-                             .partial = 0.25});
+    /* NeoX's own name counts; rope_theta is what newer files may say instead. */
+    bool other = tl_config_has(r, "rope_theta"), own = tl_config_has(r, "rotary_emb_base");
+    tl_config_read_rope(r, &(tl_config_rope){.theta = 10000,
+                                             .theta_key = other && !own ? "rope_theta" : "rotary_emb_base",
+                                             .partial_key = "rotary_pct",
+                                             .partial = 0.25});
     m->activation = tl_config_activation_or(r, "hidden_act", "gelu");
     m->place = tl_config_flag_or(r, "use_parallel_residual", true) ? TL_PLACE_PARALLEL_TWO : TL_PLACE_BEFORE;
     m->attention_bias = tl_config_has(r, "attention_bias") ? tl_config_flag(r, "attention_bias") : true;
@@ -132,14 +133,12 @@ static void refuse_dropout(tl_config_reader *r, const char *key) {
 
 static void read_opt_norms(tl_config_reader *r) {
     tl_model *m = r->model;
-    tl_source ignored;
     m->place = tl_config_flag_or(r, "do_layer_norm_before", true) ? TL_PLACE_BEFORE : TL_PLACE_POST;
     tl_config_only(r, "_remove_final_layer_norm", false, "OPT without its last norm is not built in");
     tl_config_only(r, "layer_norm_elementwise_affine", true, "OPT's norms without gains are not built in");
     if (tl_config_has(r, "word_embed_proj_dim")) {
-        int64_t size = tl_config_required(r, "word_embed_proj_dim", NULL, 0, &ignored);
-        if (r->status == TL_OK && size != m->width)
-            m->embedding_size = size;
+        int64_t size = tl_config_size(r, "word_embed_proj_dim");
+        m->embedding_size = size == m->width ? 0 : size;
     }
 }
 

@@ -88,13 +88,11 @@ static void refuse_windows(tl_config_reader *r) {
     char raw[64];
     const json_t *window = json_object_get(r->object, "sliding_window");
     bool off = json_is_false(json_object_get(r->object, "use_sliding_window"));
-    if (tl_config_was_asked(r, "sliding_window") || tl_config_was_asked(r, "layer_types"))
-        return;
-    if (window != NULL && !json_is_null(window) && !off)
+    if (!tl_config_was_asked(r, "sliding_window") && window != NULL && !json_is_null(window) && !off)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "sliding_window",
                        "is %s; windows of attention are not built in, null says there is none",
                        tl_config_raw(r, "sliding_window", raw, sizeof raw));
-    for (size_t i = 0; i < json_array_size(types); i++) {
+    for (size_t i = 0; !tl_config_was_asked(r, "layer_types") && i < json_array_size(types); i++) {
         const char *type = json_string_value(json_array_get(types, i));
         if (type == NULL || strcmp(type, "full_attention") != 0) {
             tl_config_fail(r, TL_ERR_UNSUPPORTED, "layer_types",
