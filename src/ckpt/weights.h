@@ -21,8 +21,8 @@ typedef struct tl_weights_part {
     int64_t first, count;     /* of the parameter's values, in its own order */
 } tl_weights_part;
 
-tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *parameter, int64_t part,
-                             tl_weights_part *out, tl_error *error);
+tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *parameter, int64_t part, tl_weights_part *out,
+                             tl_error *error);
 /* What a family's names start with in its own files. NULL: the model has no published form. */
 const char *tl_weights_own_prefix(const tl_model *model);
 /* The name in a file whose names start with `prefix` where the family's own start otherwise. */

@@ -73,10 +73,11 @@ const char *tl_weights_table_name(const tl_model *model, const char *prefix, cha
 static bool is_buffer(const tl_model *model, const char *name) {
     /* Masks: .attn.bias of GPT-2 and GPT-J, .attention.bias of GPT-NeoX. Rotary tables, under several modules. OPT's "version"
      * is fairseq's mark. */
-    static const char *const masks[] = {".attn.bias",      ".attn.masked_bias",      ".attention.bias",
-                                        ".attention.masked_bias", ".attn.embed_positions", NULL};
+    static const char *const masks[] = {
+        ".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".attn.embed_positions", NULL};
     static const char *const anywhere[] = {".inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", NULL};
-    bool masked = model->family == TL_FAMILY_GPT2 || model->family == TL_FAMILY_GPTJ || model->family == TL_FAMILY_GPT_NEOX;
+    bool masked =
+        model->family == TL_FAMILY_GPT2 || model->family == TL_FAMILY_GPTJ || model->family == TL_FAMILY_GPT_NEOX;
     for (int i = 0; masked && masks[i]; i++)
         if (ends_with(name, masks[i]) && is_of(name, tl_names_of(model)->layers))
             return true;
@@ -109,11 +110,16 @@ static bool is_beyond(const tl_model *model, const char *name) {
 tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, const char *whole, const char **format) {
     static const struct {
         const char *end, *format;
-    } quantized[] = {{"_blocks", "MXFP4"},          {"_scales", "MXFP4"},
-                     {".qweight", "GPTQ or AWQ"},   {".qzeros", "GPTQ or AWQ"},
-                     {".scales", "GPTQ or AWQ"},    {".g_idx", "GPTQ or AWQ"},
-                     {".weight_packed", "compressed-tensors"}, {".weight_scale", "fp8 or int8 with one scale a row"},
-                     {".absmax", "bitsandbytes"},   {".quant_map", "bitsandbytes"},
+    } quantized[] = {{"_blocks", "MXFP4"},
+                     {"_scales", "MXFP4"},
+                     {".qweight", "GPTQ or AWQ"},
+                     {".qzeros", "GPTQ or AWQ"},
+                     {".scales", "GPTQ or AWQ"},
+                     {".g_idx", "GPTQ or AWQ"},
+                     {".weight_packed", "compressed-tensors"},
+                     {".weight_scale", "fp8 or int8 with one scale a row"},
+                     {".absmax", "bitsandbytes"},
+                     {".quant_map", "bitsandbytes"},
                      {".SCB", "bitsandbytes"}};
     bool inside = starts_with(whole, prefix);
     const char *name = inside ? whole + strlen(prefix) : whole;

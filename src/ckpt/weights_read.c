@@ -36,9 +36,9 @@ typedef struct loading {
     tl_error *error;
 } loading;
 
-typedef tl_status visit(loading *l, const tl_parameter *p, const tl_weights_part *part);
+typedef tl_status visit_part(loading *l, const tl_parameter *p, const tl_weights_part *part);
 
-static tl_status each_part(loading *l, visit *visit) {
+static tl_status each_part(loading *l, visit_part *visit) {
     tl_status status = TL_OK;
     for (int i = 0; i < l->count; i++) {
         int64_t parts = tl_published_parts(l->model, l->parameters[i].name);
@@ -56,8 +56,8 @@ static tl_status each_part(loading *l, visit *visit) {
 
 static const tl_safetensors_tensor *find(const loading *l, const tl_weights_part *part, const tl_safetensors **file) {
     char whole[TL_WEIGHTS_NAME];
-    return tl_weights_source_find(&l->source,
-                                  tl_weights_whole_name(l->model, l->prefix, part->published.name, whole), file);
+    return tl_weights_source_find(&l->source, tl_weights_whole_name(l->model, l->prefix, part->published.name, whole),
+                                  file);
 }
 
 /* DeepSeek's fp8: a scale for each block of 128 × 128, beside the tensor. NULL: it has none. */
@@ -148,8 +148,8 @@ static bool predicts(const loading *l, const char *whole) {
 }
 
 static void note_ignored(loading *l, names kinds[KINDS]) {
-    static const char *const what[KINDS] = {[TL_WEIGHTS_OTHER_PART] = "of other parts of the model",
-                                            [TL_WEIGHTS_PREDICTION] = "of multi-token prediction"};
+    static const char *const what[KINDS] = {
+        [TL_WEIGHTS_OTHER_PART] = "of other parts of the model", [TL_WEIGHTS_PREDICTION] = "of multi-token prediction"};
     if (kinds[TL_WEIGHTS_BUFFER].count)
         tl_weights_note(l->report, "ignored, being no parameters: %s", end_names(&kinds[TL_WEIGHTS_BUFFER]));
     l->report->ignored += kinds[TL_WEIGHTS_BUFFER].count;
@@ -182,10 +182,11 @@ static tl_status check_others(loading *l) {
     }
     /* What is missing is often there, in such a format. */
     if (kinds[TL_WEIGHTS_QUANTIZED].count)
-        return tl_fail(l->error, TL_ERR_UNSUPPORTED,
-                       "%s holds weights in %s, which is not read (%s): the model's files in bf16 or f16, or in fp8 with "
-                       "weight_scale_inv, would work",
-                       l->source.name, format, end_names(&kinds[TL_WEIGHTS_QUANTIZED]));
+        return tl_fail(
+            l->error, TL_ERR_UNSUPPORTED,
+            "%s holds weights in %s, which is not read (%s): the model's files in bf16 or f16, or in fp8 with "
+            "weight_scale_inv, would work",
+            l->source.name, format, end_names(&kinds[TL_WEIGHTS_QUANTIZED]));
     tl_status status = fail_missing(l);
     if (status != TL_OK)
         return status;

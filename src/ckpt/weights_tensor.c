@@ -20,7 +20,8 @@ typedef struct piece {
 } piece;
 
 /* Through the block: converted, and turned where the file has [in, out]. Without turning all is one long row. */
-static tl_status read_piece(const tl_weights_passage *way, const piece *at, int64_t columns, int64_t all, tl_error *error) {
+static tl_status read_piece(const tl_weights_passage *way, const piece *at, int64_t columns, int64_t all,
+                            tl_error *error) {
     const tl_safetensors_tensor *t = way->tensor;
     int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(way->to);
     int64_t first = at->row * columns + at->column, n = at->rows * at->columns;
@@ -58,11 +59,13 @@ static tl_status read_converted(const tl_weights_passage *way, tl_error *error) 
 static tl_status read_scaled_piece(const tl_weights_passage *way, const piece *at, tl_error *error) {
     const tl_safetensors_tensor *t = way->tensor, *s = way->scale;
     int64_t first = at->row * t->dim[1] + at->column, n = at->rows * at->columns;
-    int64_t from = at->column / TL_WEIGHTS_FP8_BLOCK, scales = (at->column + at->columns - 1) / TL_WEIGHTS_FP8_BLOCK - from + 1;
+    int64_t from = at->column / TL_WEIGHTS_FP8_BLOCK,
+            scales = (at->column + at->columns - 1) / TL_WEIGHTS_FP8_BLOCK - from + 1;
     int scale_bytes = tl_dtype_bytes(s->dtype);
     float *scale = (float *)(void *)(way->block + way->half / 2), *wide = (float *)(void *)(way->block + way->half);
-    tl_status status = tl_safetensors_read(way->scale_file, s, (at->row / TL_WEIGHTS_FP8_BLOCK * s->dim[1] + from) * scale_bytes,
-                                           wide, scales * scale_bytes, error);
+    tl_status status =
+        tl_safetensors_read(way->scale_file, s, (at->row / TL_WEIGHTS_FP8_BLOCK * s->dim[1] + from) * scale_bytes, wide,
+                            scales * scale_bytes, error);
     if (status == TL_OK)
         status = tl_safetensors_read(way->file, t, first, way->block, n, error);
     if (status != TL_OK)
@@ -84,7 +87,9 @@ static tl_status read_scaled(const tl_weights_passage *way, tl_error *error) {
     int64_t width = columns < values ? columns : values;
     tl_status status = TL_OK;
     for (int64_t row = 0, rows; row < all && columns > 0 && status == TL_OK; row += rows) {
-        rows = values / width < TL_WEIGHTS_FP8_BLOCK - row % TL_WEIGHTS_FP8_BLOCK ? values / width : TL_WEIGHTS_FP8_BLOCK - row % TL_WEIGHTS_FP8_BLOCK;
+        rows = values / width < TL_WEIGHTS_FP8_BLOCK - row % TL_WEIGHTS_FP8_BLOCK
+                   ? values / width
+                   : TL_WEIGHTS_FP8_BLOCK - row % TL_WEIGHTS_FP8_BLOCK;
         rows = width < columns ? 1 : rows < all - row ? rows : all - row;
         for (int64_t column = 0; column < columns && status == TL_OK; column += width) {
             piece at = {row, column, rows, columns - column < width ? columns - column : width};

@@ -77,8 +77,7 @@ static tl_status describe_part(saving *s, int parameter, int64_t number, struct 
         return status;
     *w = (struct written){.parameter = parameter, .first = part.first, .values = part.count};
     w->turned = part.published.transposed;
-    snprintf(w->name, sizeof w->name, "%s",
-             tl_weights_whole_name(s->model, s->prefix, part.published.name, whole));
+    snprintf(w->name, sizeof w->name, "%s", tl_weights_whole_name(s->model, s->prefix, part.published.name, whole));
     *item = (tl_safetensors_item){.name = w->name, .dtype = s->dtype, .ndim = part.ndim};
     memcpy(item->dim, part.dim, sizeof part.dim[0] * (size_t)part.ndim);
     return TL_OK;
@@ -142,7 +141,8 @@ static tl_status write_tensor(const saving *s, tl_safetensors_writer *w, int64_t
     if (!t->turned && tl_tensor_dtype(tensor) == s->dtype)
         return tl_safetensors_write(w, data, bytes_of(s, i), s->error);
     int64_t all = t->turned ? s->items[i].dim[0] : 1, columns = t->turned ? s->items[i].dim[1] : t->values;
-    int64_t values = s->half / (from > to ? from : to), rows = columns > 0 && values / columns > 1 ? values / columns : 1;
+    int64_t values = s->half / (from > to ? from : to),
+            rows = columns > 0 && values / columns > 1 ? values / columns : 1;
     int64_t width = rows > 1 ? columns : values; /* a row that is too wide for the block goes in several pieces */
     tl_status status = TL_OK;
     for (int64_t row = 0; row < all && status == TL_OK; row += rows)
@@ -252,18 +252,22 @@ static tl_status save(void *self, char *block, int64_t block_bytes) {
     return status == TL_OK ? drop_other(s) : status;
 }
 
-static tl_status check(const tl_model *m, const char *prefix, tl_error *error) {
+static tl_status check(const saving *s, const char *prefix, tl_error *error) {
+    const tl_model *m = s->model;
     char name[96];
     tl_quotable(m->name, strlen(m->name), name, sizeof name);
-    if (m->family != TL_FAMILY_GPT2 && m->family != TL_FAMILY_LLAMA)
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s: Hugging Face has no %s; gpt2 and llama are written", name,
+    if (!s->prefix)
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s: Hugging Face has no %s; decoders are written", name,
                        tl_family_name(m->family));
+    if (m->not_computed[0])
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has %.160s, which was not read whole and is not written", name,
+                       m->not_computed);
     if (m->family == TL_FAMILY_LLAMA && (!m->gated || m->rope_interleaved))
         return tl_fail(
             error, TL_ERR_UNSUPPORTED,
             "%s has %s, which no config.json of Hugging Face can say: its tools would compute something else", name,
             m->gated ? "rotary positions on neighbouring pairs" : "an MLP without a gate");
-    if (prefix[0] && (m->family != TL_FAMILY_GPT2 || strcmp(prefix, "transformer.") != 0))
+    if (prefix && prefix[0] && (m->family != TL_FAMILY_GPT2 || strcmp(prefix, "transformer.") != 0))
         return tl_fail(error, TL_ERR_ARGUMENT,
                        "names cannot start with \"%.40s\": \"transformer.\", of gpt2's alone, or nothing would work",
                        prefix);
@@ -272,17 +276,16 @@ static tl_status check(const tl_model *m, const char *prefix, tl_error *error) {
 
 tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weights_options *options, tl_error *error) {
     tl_error own = {TL_OK, ""};
-    saving s = {.folder = folder,
-                .model = tl_net_model(net),
-                .options = options,
-                .error = &own};
+    const char *prefix = options ? options->prefix : NULL;
+    saving s = {.folder = folder, .model = tl_net_model(net), .options = options, .error = &own};
+    s.prefix = prefix && prefix[0] ? prefix : tl_weights_own_prefix(s.model);
     s.n_parameters = tl_net_parameters(net, &s.parameters);
     tl_ctx *ctx = s.n_parameters > 0 ? tl_tensor_ctx(s.parameters[0].tensor) : NULL;
     if (!ctx || tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta has no values to save");
     if (ctx->error.status != TL_OK)
         return tl_fail(error, ctx->error.status, "%s", ctx->error.message);
-    tl_status status = check(s.model, s.prefix, error);
+    tl_status status = check(&s, prefix, error);
     if (status != TL_OK)
         return status;
     s.dtype = options && options->convert ? options->dtype : tl_tensor_dtype(s.parameters[0].tensor);
