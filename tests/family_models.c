@@ -269,7 +269,6 @@ static const tl_model models[] = {
      SMALL(TL_FAMILY_FALCON, 2, 128),
      LAYER_NORM,
      .norm_epsilon = 1e-5,
-     .tied = true,
      .activation = TL_GELU_ERF,
      .place = TL_PLACE_PARALLEL_TWO},
     {.name = "starcoder2",

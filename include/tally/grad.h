@@ -23,6 +23,11 @@ bool tl_is_recording(const tl_ctx *ctx);
 /* Gradients of a one-element loss into every leaf that wants one (tl_tensor_grad), each added to what is there. The seed
  * is `seed` (1 normally; 1/A for A accumulated micro-batches). Sets no phase: the caller does. */
 tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) TL_MUST_CHECK;
+/* Called in backward for each leaf as soon as no later part of it can add to the leaf's gradient, when what the last op kept is
+ * let go: the function may change the leaf and let its gradient go (an optimizer's step in backward). NULL: nobody. The next
+ * tl_backward alone. Needs tl_record before. */
+typedef tl_status tl_leaf_function(void *user, tl_tensor *leaf);
+void tl_backward_each_leaf(tl_ctx *ctx, tl_leaf_function *function, void *user);
 /* Lets go of everything recorded. */
 void tl_tape_clear(tl_ctx *ctx);
 /* ---- recompute (checkpoint) ----

@@ -64,6 +64,9 @@ tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error
  * and model, where a choice cannot hold for the model. */
 tl_status tl_net_choose(tl_net *net, const tl_choices *choices) TL_MUST_CHECK;
 const tl_choices *tl_net_choices(const tl_net *net);
+/* Lets go of what a recorded forward made once for all its layers (rotary tables, mask tensors), when its backward is done. The next
+ * forward and tl_net_free do so too. */
+void tl_net_let_go(tl_net *net);
 
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input);

@@ -129,7 +129,8 @@ tl_tensor *tl_mse_(tl_tensor *a, tl_tensor *b, const char *site); /* mean (a−b
 
 /* ---- in place; the handle returned is on the same storage ---- */
 tl_tensor *tl_fill_(tl_tensor *x, double value, const char *site);
-tl_tensor *tl_accumulate_(tl_tensor *into, tl_tensor *x, const char *site); /* into += x, same shape and dtype; or f32 += 16-bit */
+tl_tensor *tl_accumulate_(tl_tensor *into, tl_tensor *x,
+                          const char *site); /* into += x, same shape and dtype; or f32 += 16-bit */
 tl_tensor *tl_scale_into_(tl_tensor *x, double factor, const char *site);
 /* into[… start … ] = x along `axis`, converted to into's dtype; the other sizes are equal and the end lies within the axis.
  * Reads and writes as many elements as x has. Returns into's new handle; no gradient. */

@@ -16,6 +16,8 @@ tl_tensor *tl_power_of_(tl_tensor *x, double n, const char *site);
 tl_tensor *tl_geglu_(tl_tensor *a, tl_tensor *b, bool erf, const char *site);
 
 /* ---- in place; no gradient ---- */
+/* x = x·factor + offset. */
+tl_tensor *tl_shift_into_(tl_tensor *x, double factor, double offset, const char *site);
 /* x ·= factor, a tensor of one element of any float format. */
 tl_tensor *tl_scale_by_(tl_tensor *x, tl_tensor *factor, const char *site);
 /* into = keep·into + value·x; with y value·x·y, or with `divides` value·x/y. Shapes equal, floats of any formats. PyTorch's
@@ -35,6 +37,7 @@ tl_tensor *tl_given_gradients_(tl_tensor *value, tl_tensor *const x[], tl_tensor
 
 #define tl_power_of(x, n) tl_power_of_((x), (n), TL_HERE)
 #define tl_geglu(a, b, erf) tl_geglu_((a), (b), (erf), TL_HERE)
+#define tl_shift_into(x, factor, offset) tl_shift_into_((x), (factor), (offset), TL_HERE)
 #define tl_scale_by(x, factor) tl_scale_by_((x), (factor), TL_HERE)
 #define tl_multiply_add(into, keep, value, x, y, divides)                                                              \
     tl_multiply_add_((into), (keep), (value), (x), (y), (divides), TL_HERE)

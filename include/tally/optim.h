@@ -79,6 +79,7 @@ typedef struct tl_optimizer_options {
     bool master;                      /* keep an fp32 copy of every parameter (category master), updated in its place */
     bool state_f32;                   /* states in f32 whatever the parameter's format */
     tl_state_format states;           /* overrides state_f32; not adamw8bit's */
+    tl_update_code update;            /* tally/choices.h; adamw8bit's own tensors are always stepped in one pass */
     const tl_parameter_group *groups; /* borrowed until the optimizer is made */
     int n_groups;
 } tl_optimizer_options;

@@ -136,11 +136,92 @@ static tl_status walk_node(tl_ctx *ctx, tl_node *node) {
     return status;
 }
 
+/* ---- leaves whose gradient is whole ---- */
+
+static bool reads(const tl_node *node, const tl_tensor *leaf) {
+    for (int i = 0; i < node->n_in; i++)
+        if (node->edges[i].leaf == leaf)
+            return true;
+    return false;
+}
+
+static struct tl_tape *first_tape(tl_ctx *ctx) {
+    struct tl_tape *tape = ctx->tape;
+    while (tape->outer)
+        tape = tape->outer;
+    return tape;
+}
+
+/* Whether nothing on the tapes of regions that is still to be walked reads the leaf; another region might. */
+static bool whole_inside(const struct tl_tape *tape, const tl_tensor *leaf) {
+    for (; tape->outer; tape = tape->outer)
+        for (int64_t i = 0; i < tape->at; i++)
+            if (tape->nodes[i]->region_run || reads(tape->nodes[i], leaf))
+                return false;
+    return true;
+}
+
+static tl_status call_done(tl_ctx *ctx, struct tl_tape *first, tl_tensor *leaf) {
+    tl_place place = ctx->place;
+    const char *phase_site = ctx->phase_site;
+    ctx->phase_site = NULL;
+    tl_status status = first->done(first->done_user, leaf);
+    if (ctx->place.phase != place.phase)
+        tl_phase_set(ctx, place.phase);
+    ctx->place = place;
+    ctx->phase_site = phase_site;
+    return status;
+}
+
+/* After a node: of the leaves it read, those that no node before it reads. */
+static tl_status finish_leaves(tl_ctx *ctx, tl_tensor *const leaf[], int n) {
+    struct tl_tape *first = first_tape(ctx);
+    tl_status status = TL_OK;
+    for (int i = 0; i < n && status == TL_OK; i++) {
+        bool last = leaf[i]->first_use_generation == first->generation && leaf[i]->first_use == first->at;
+        if (!leaf[i]->grad || !last)
+            continue;
+        if (whole_inside(ctx->tape, leaf[i]))
+            status = call_done(ctx, first, leaf[i]);
+        else if (tl_host_grow(ctx, &first->late, sizeof *first->late, first->late_count + 1, &first->late_capacity))
+            first->late[first->late_count++] = leaf[i];
+        else
+            status = ctx->error.status;
+    }
+    for (; ctx->tape == first && first->late_count > 0 && status == TL_OK; first->late_count--)
+        if (first->late[first->late_count - 1]->grad)
+            status = call_done(ctx, first, first->late[first->late_count - 1]);
+    return status;
+}
+
+static int leaves_of(const tl_node *node, tl_tensor *leaf[TL_MAX_IO]) {
+    int n = 0;
+    for (int i = 0; i < node->n_in; i++) {
+        bool known = !node->edges[i].leaf || !node->edges[i].wanted;
+        for (int k = 0; k < n && !known; k++)
+            known = leaf[k] == node->edges[i].leaf;
+        if (!known)
+            leaf[n++] = node->edges[i].leaf;
+    }
+    return n;
+}
+
+void tl_backward_each_leaf(tl_ctx *ctx, tl_leaf_function *function, void *user) {
+    if (!ctx->tape)
+        return;
+    ctx->tape->done = function;
+    ctx->tape->done_user = user;
+}
+
 tl_status tl_tape_walk(tl_ctx *ctx, int64_t first) {
     struct tl_tape *tape = ctx->tape;
+    bool waits = first_tape(ctx)->done != NULL;
     for (int64_t i = tape->count; i-- > first;) {
         tl_node *node = tape->nodes[i];
+        tl_tensor *leaf[TL_MAX_IO]; /* what holds them is not the node alone: they are parameters */
+        int leaves = waits ? leaves_of(node, leaf) : 0;
         bool reached = false;
+        tape->at = i;
         for (int j = 0; j < node->n_out; j++)
             reached |= node->gout[j] != NULL;
         tl_status status = TL_OK;
@@ -153,6 +234,8 @@ tl_status tl_tape_walk(tl_ctx *ctx, int64_t first) {
             tl_scope_end(ctx);
         }
         tl_node_let_go(node);
+        if (waits && status == TL_OK)
+            status = finish_leaves(ctx, leaf, leaves);
         if (status != TL_OK)
             return status;
     }
@@ -201,6 +284,7 @@ tl_status tl_backward(tl_ctx *ctx, tl_tensor *loss, double seed) {
     ctx->recording = recording;
     if (low != TL_F32)
         (void)tl_autocast(ctx, low); /* one it took before */
+    ctx->tape->done = NULL;
     tl_tape_clear(ctx);
     return status;
 }

@@ -17,11 +17,13 @@ struct tl_region {
 /* No ops of the list: they name a region, and its inputs on the inner tape, in messages. */
 static const tl_op region_op = {.name = "checkpoint"}, input_op = {.name = "checkpoint input"};
 
-static tl_status meet(tl_ctx *ctx, const char *name, const char *site, const tl_tensor *t) {
+static tl_status meet(tl_ctx *ctx, const char *name, const char *site, tl_tensor *t) {
     char text[200];
     ctx->region_wants = true;
-    if (t->generation != ctx->tape->generation)
-        return TL_OK; /* a leaf: its gradient is found again */
+    if (t->generation != ctx->tape->generation) { /* a leaf: its gradient is found again */
+        tl_tape_note_use(ctx, t, ctx->tape->count - 1);
+        return TL_OK;
+    }
     return tl_ctx_fail(
         ctx, TL_ERR_STATE,
         "%s (%s) reads %s of the expression around a checkpointed region; its gradient would go missing, "
@@ -29,7 +31,7 @@ static tl_status meet(tl_ctx *ctx, const char *name, const char *site, const tl_
         name, site, tl_tensor_text(t, text, sizeof text));
 }
 
-tl_status tl_region_meet(tl_ctx *ctx, const tl_sig *sig, const tl_tensor *t) {
+tl_status tl_region_meet(tl_ctx *ctx, const tl_sig *sig, tl_tensor *t) {
     return meet(ctx, sig->op->name, sig->site, t);
 }
 
@@ -93,6 +95,7 @@ static tl_node *begin_node(tl_ctx *ctx, const void *user, size_t user_bytes, tl_
         } else if (edge->wanted) {
             tl_tensor_ref(in[i]);
             edge->leaf = in[i];
+            tl_tape_note_use(ctx, in[i], tape->count);
         }
         tl_node_keep(node, in[i], i);
     }
@@ -382,6 +385,7 @@ tl_status tl_region_walk(tl_ctx *ctx, tl_node *node) {
         return ctx->error.status;
     struct tl_tape *inner = outer->inner;
     inner->generation = inner->newest = outer->newest + 1;
+    inner->outer = outer;
     ctx->tape = inner;
     status = run_again(ctx, outer, node, &n_inputs);
     if (status == TL_OK)

@@ -83,6 +83,15 @@ void tl_node_let_go(tl_node *node) {
         }
 }
 
+/* Of a region's tape nothing is noted: it is short enough to be looked through (backward.c). */
+void tl_tape_note_use(tl_ctx *ctx, tl_tensor *leaf, int64_t node) {
+    const struct tl_tape *tape = ctx->tape;
+    if (tape->outer || leaf->first_use_generation == tape->generation)
+        return;
+    leaf->first_use_generation = tape->generation;
+    leaf->first_use = (uint32_t)node;
+}
+
 static tl_status record(tl_ctx *ctx, const tl_sig *sig, const tl_saves *saves, tl_tensor *const out[]) {
     struct tl_tape *tape = ctx->tape;
     int n_kept = __builtin_popcount(saves->in) + __builtin_popcount(saves->out);
@@ -111,6 +120,7 @@ static tl_status record(tl_ctx *ctx, const tl_sig *sig, const tl_saves *saves, t
         } else {
             tl_tensor_ref(t);
             node->edges[i].leaf = t;
+            tl_tape_note_use(ctx, t, tape->count);
         }
     }
     for (int i = 0; i < sig->n_in; i++)
@@ -139,7 +149,7 @@ void tl_tape_clear(tl_ctx *ctx) {
         return;
     for (int64_t i = tape->count; i-- > 0;)
         tl_node_let_go(tape->nodes[i]);
-    tape->count = 0;
+    tape->count = tape->late_count = 0;
     tape->generation = ++tape->newest;
     while (tape->chunks && tape->chunks->next) { /* one chunk stays for the next step */
         tl_chunk *chunk = tape->chunks;
@@ -157,6 +167,7 @@ static void close_tape(tl_ctx *ctx) {
         if (tape->chunks)
             tl_host_free(ctx, tape->chunks, sizeof *tape->chunks + tape->chunks->size);
         tl_host_free(ctx, tape->nodes, (size_t)tape->capacity * sizeof *tape->nodes);
+        tl_host_free(ctx, tape->late, (size_t)tape->late_capacity * sizeof *tape->late);
         tl_host_free(ctx, tape, sizeof *tape);
         ctx->tape = inner;
     }

@@ -45,12 +45,18 @@ struct tl_tape {
     int64_t count, capacity;
     uint64_t generation, newest; /* newest: the highest that this tape or one inside it ever had */
     tl_chunk *chunks;
+    struct tl_tape *outer;  /* of a region's tape: the one it runs within; NULL: the first */
+    int64_t at;             /* the node being walked */
+    tl_leaf_function *done; /* of the first tape: called when a leaf's gradient is whole; NULL: nobody waits */
+    void *done_user;
+    tl_tensor **late; /* of the first tape: leaves that are whole when the node being walked is */
+    int64_t late_count, late_capacity;
     struct tl_tape *inner; /* what a region records when it runs again; kept for the next region */
 };
 
 void *tl_tape_alloc(tl_ctx *ctx, size_t bytes); /* lives until the tape is cleared; NULL with the context's error */
 void tl_node_keep(tl_node *node, tl_tensor *t, int slot);
-void tl_node_let_go(tl_node *node); /* saved tensors, gradients and leaves */
+void tl_node_let_go(tl_node *node);         /* saved tensors, gradients and leaves */
 void tl_node_drop(tl_node *node, int kept); /* one of the saved tensors */
 /* The gradient g arrives at a node's output, or at a leaf. */
 tl_status tl_arrive_at_node(tl_ctx *ctx, tl_tensor **slot, tl_tensor *g, const char *site);
@@ -60,7 +66,9 @@ tl_status tl_tape_walk(tl_ctx *ctx, int64_t first);
 tl_status tl_node_check_kept(tl_ctx *ctx, const tl_node *node); /* nothing saved was changed since */
 /* Runs a region again, recorded, and walks what it recorded. */
 tl_status tl_region_walk(tl_ctx *ctx, tl_node *node);
+/* A leaf is read by the node that is recorded next, or by the region that is running for the first time. */
+void tl_tape_note_use(tl_ctx *ctx, tl_tensor *leaf, int64_t node);
 /* tl_tape_hooks.meet */
-tl_status tl_region_meet(tl_ctx *ctx, const tl_sig *sig, const tl_tensor *t);
+tl_status tl_region_meet(tl_ctx *ctx, const tl_sig *sig, tl_tensor *t);
 
 #endif

@@ -3,6 +3,7 @@
 #include "tally/ops_quantize.h"
 
 #include "tally/grad.h"
+#include "tensor/ctx.h"
 
 #include <stdio.h>
 
@@ -25,8 +26,24 @@ tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tens
     return tl_leave(net, scale ? tl_linear_int8_(x, w, scale, bias, site) : tl_product_layer(net, x, w, bias, site));
 }
 
+/* PyTorch's dropout off its fused kernel: the mask is noise in the run's format, 0 or 1/(1 − p), and a product keeps it. The
+ * numbers drawn are tl_dropout's. */
+static tl_tensor *dropout_by_noise(tl_net *net, tl_tensor *x, double p, const char *name) {
+    tl_ctx *ctx = net->ctx;
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_tensor *one = tl_empty(ctx, tl_tensor_dtype(x), (tl_shape){.ndim = 0}, TL_WORK);
+    tl_tensor *noise = one && tl_fill(one, 1) ? tl_dropout(tl_expand(one, *tl_tensor_shape(x)), p, name) : NULL;
+    ctx->recording = recording;
+    tl_tensor *y = tl_mul(x, noise);
+    tl_release(noise);
+    return y;
+}
+
 tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name) {
-    return net->training && p > 0 ? tl_dropout(x, p, name) : x;
+    if (!x || !net->training || !(p > 0))
+        return x;
+    return net->choices.dropout_mask_bytes > 1 ? dropout_by_noise(net, x, p, name) : tl_dropout(x, p, name);
 }
 
 int64_t tl_first_position(const tl_net *net) { return net->cache ? net->cache->length : 0; }

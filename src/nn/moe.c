@@ -55,23 +55,23 @@ static bool build_correction(tl_net *net, tl_experts *e, const char *path) {
     return e->correction != NULL;
 }
 
-bool tl_experts_build(tl_net *net, tl_block *b, const char *block) {
-    char path[128], part[160];
+bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
+    char inside[128], part[160];
     const tl_names *n = net->names;
     const tl_symbols *s = &net->symbols;
     const tl_model *m = &net->model;
-    tl_experts *e = &b->experts;
-    snprintf(path, sizeof path, "%s%s%s", block, n->moe, n->moe[0] ? "." : "");
-    snprintf(part, sizeof part, "%s%s", path, n->router);
+    tl_experts *e = &block->experts;
+    snprintf(inside, sizeof inside, "%s%s%s", path, n->moe, n->moe[0] ? "." : "");
+    snprintf(part, sizeof part, "%s%s", inside, n->router);
     bool ok = (e->router = tl_net_linear(net, part, s->E, s->D, m->init_std, m->router_bias, &e->router_bias)) != NULL;
-    ok = ok && (!m->correction_bias || build_correction(net, e, path));
-    ok = ok && (n->expert_gate_up ? build_fused : build_apart)(net, e, path);
+    ok = ok && (!m->correction_bias || build_correction(net, e, inside));
+    ok = ok && (n->expert_gate_up ? build_fused : build_apart)(net, e, inside);
     if (ok && m->shared_ff > 0) {
-        snprintf(part, sizeof part, "%s%s.", path, n->shared);
+        snprintf(part, sizeof part, "%s%s.", inside, n->shared);
         ok = tl_mlp_build(net, &e->shared, part, s->Fs);
     }
     if (ok && m->shared_gate) {
-        snprintf(part, sizeof part, "%s%s_gate", path, n->shared);
+        snprintf(part, sizeof part, "%s%s_gate", inside, n->shared);
         e->shared_gate = tl_net_linear(net, part, tl_dim_of(1), s->D, m->init_std, false, NULL);
         ok = e->shared_gate != NULL;
     }

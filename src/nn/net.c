@@ -129,6 +129,7 @@ void tl_net_free(tl_net *net) {
         return;
     tl_ctx *ctx = net->ctx;
     tl_net_fp8_free(net);
+    tl_net_let_go(net);
     for (int i = 0; i < net->count; i++) {
         tl_tensor_clear_grad(net->parameters[i].tensor);
         tl_free(net->parameters[i].tensor);
@@ -224,16 +225,30 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
     return buffer;
 }
 
-tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
-    net->choices = *choices;
-    return TL_OK;
-}
-
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
 
+void tl_net_let_go(tl_net *net) {
+    tl_free_rotary_tables(net);
+    tl_free_masks(net);
+}
+
+static tl_tensor *hidden_of(tl_net *net, tl_tensor *input) {
+    tl_net_let_go(net);
+    if (!input || (net->names && (!tl_make_rotary_tables(net, input) || !tl_make_masks(net, input))))
+        return NULL;
+    return net->code->hidden(net, input);
+}
+
 tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
-    tl_tensor *hidden = input ? net->code->hidden(net, input) : NULL;
-    return hidden ? net->code->head(net, hidden) : NULL;
+    tl_tensor *hidden = hidden_of(net, input), *output = hidden ? net->code->head(net, hidden) : NULL;
+    if (!net->ctx->recording) /* else backward may run layers again */
+        tl_net_let_go(net);
+    return output;
+}
+
+/* The loss holds the output projection: cruncher's has none. */
+static bool projects(const tl_net *net) {
+    return net->names && (net->choices.loss == TL_LOSS_CHUNKED || net->choices.loss == TL_LOSS_FUSED);
 }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
@@ -241,12 +256,16 @@ tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
     tl_tensor *loss = NULL;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_scope_begin(ctx);
-    tl_tensor *output = tl_net_forward(net, input);
+    tl_tensor *output = projects(net) ? hidden_of(net, input) : tl_net_forward(net, input);
     tl_phase_set(ctx, TL_PHASE_LOSS);
-    if (output && target)
+    if (output && target && projects(net))
+        loss = tl_projected_loss(net, output, target);
+    else if (output && target)
         loss = net->code->loss(net, output, target);
     tl_tensor *carried = NULL;
     tl_scope_end_into(ctx, &carried, loss);
+    if (!ctx->recording)
+        tl_net_let_go(net);
     return carried;
 }
 

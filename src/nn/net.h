@@ -83,6 +83,18 @@ typedef struct tl_init_scheme {
     double value;
 } tl_init_scheme;
 
+/* What a forward makes once for all layers, where chosen so; it lives until the next one or tl_net_let_go. */
+typedef struct tl_rotary_table {
+    tl_tensor *cosine, *sine; /* [T,R], each number once for both elements of a pair, in the net's format */
+    bool local;
+} tl_rotary_table;
+typedef struct tl_mask {
+    tl_tensor *tensor; /* [B,1,T,T]: 0 and −∞ */
+    int64_t window;
+    bool chunked;
+} tl_mask;
+enum { TL_TABLES = 4, TL_MASKS = 4, TL_LOSS_CHUNKS_MAX = 256 };
+
 struct tl_net {
     tl_ctx *ctx;
     tl_model model;
@@ -104,6 +116,9 @@ struct tl_net {
     tl_tensor *slopes;               /* ALiBi's, f32 [H]; NULL: other positions */
     tl_block *blocks;
     tl_norm embedding_norm, final_norm;
+    tl_rotary_table tables[TL_TABLES];
+    tl_mask masks[TL_MASKS];
+    int n_tables, n_masks;
     tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
     int fp8_count, fp8_next;
     int64_t fp8_capacity;
@@ -184,6 +199,13 @@ tl_tensor *tl_dropout_if(tl_net *net, tl_tensor *x, double p, const char *name);
 tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target);
 /* x·headᵀ + head_bias, softcapped where the model is (final_softcap). */
 tl_tensor *tl_head(tl_net *net, tl_tensor *x);
+/* Projection and loss of hidden[B,T,D] together, chunk after chunk of tokens: TL_LOSS_CHUNKED and TL_LOSS_FUSED. */
+tl_tensor *tl_projected_loss(tl_net *net, tl_tensor *hidden, tl_tensor *target);
+/* What the layers of a forward over tokens[B,T] share, as chosen; false with the context's error. */
+bool tl_make_rotary_tables(tl_net *net, const tl_tensor *tokens);
+void tl_free_rotary_tables(tl_net *net);
+bool tl_make_masks(tl_net *net, const tl_tensor *tokens);
+void tl_free_masks(tl_net *net);
 /* The scales of an int8 weight; NULL for others. */
 tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);
 /* The position of the first token of a forward: 0 without a cache. */

@@ -175,25 +175,21 @@ static tl_status make_states(tl_optimizer *opt, tl_slot *s) {
 /* ---- steps ---- */
 
 /* In f32, so that what is small is not rounded to zero now that the loss scale is taken out. */
-static tl_tensor *unscaled(tl_optimizer *opt, tl_tensor *grad) {
+tl_tensor *tl_optimizer_unscaled(tl_optimizer *opt, tl_tensor *grad) {
     if (!opt->unscale)
         return grad;
     bool same = grad->dtype == TL_F32 || grad->dtype == TL_F64;
     return tl_scale_into_(same ? grad : tl_cast_(grad, TL_F32, TL_HERE), opt->factor, TL_HERE);
 }
 
-static tl_status update(tl_optimizer *opt, tl_slot *s, double lr) {
+static tl_status update_fused(tl_optimizer *opt, tl_slot *s, double lr, bool first) {
     const tl_optimizer_options *o = &opt->options;
     tl_tensor *target = s->master ? s->master : s->parameter, *copy = s->master ? s->parameter : NULL;
-    tl_tensor *grad = unscaled(opt, s->parameter->grad);
+    tl_tensor *grad = tl_optimizer_unscaled(opt, s->parameter->grad);
     double decay = s->weight_decay;
-    bool first = o->kind == TL_OPTIM_SGD && o->momentum != 0 && !s->state[0];
     tl_adamw_options adam = {lr, o->beta1, o->beta2, o->epsilon, decay, opt->steps, o->cs336_order};
     tl_adagrad_options adagrad = {lr, o->epsilon, decay, o->epsilon_outside};
     tl_rmsprop_options rmsprop = {lr, o->alpha, o->epsilon, decay, o->momentum, o->centered};
-    tl_status status = make_states(opt, s);
-    if (status != TL_OK)
-        return status;
     switch (o->kind) {
     case TL_OPTIM_ADAM:
         return tl_adam_update_(target, grad, s->state[0], s->state[1], copy, &adam, TL_HERE);
@@ -212,30 +208,97 @@ static tl_status update(tl_optimizer *opt, tl_slot *s, double lr) {
     }
 }
 
-tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
-    if (!opt)
-        return TL_ERR_ARGUMENT;
+static bool starts(const tl_optimizer *opt, const tl_slot *s) {
+    return opt->options.kind == TL_OPTIM_SGD && opt->options.momentum != 0 && !s->state[0];
+}
+
+static bool is_due(const tl_optimizer *opt, const tl_slot *s) {
+    return opt->options.kind != TL_OPTIM_NONE && s->parameter->grad && !s->frozen;
+}
+
+tl_status tl_optimizer_begin_step(tl_optimizer *opt, double lr) {
     tl_ctx *ctx = opt->ctx;
     if (ctx->error.status != TL_OK)
         return ctx->error.status;
     if (!(lr >= 0) || lr > 1e30)
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "a learning rate of %g; it must be finite and not negative", lr);
+    opt->steps++;
+    return TL_OK;
+}
+
+static tl_status step_slot(tl_optimizer *opt, tl_slot *s, double lr) {
+    tl_ctx *ctx = opt->ctx;
+    bool first = starts(opt, s), composed = opt->options.update != TL_UPDATE_FUSED && !in_8_bits(opt, s);
+    ctx->place.region = s->parameter->storage->region;
+    ctx->place.module = s->parameter->storage->module;
+    tl_scope_begin(ctx);
+    tl_status status = make_states(opt, s);
+    if (status == TL_OK)
+        status = composed ? tl_update_composed(opt, s, lr, first) : update_fused(opt, s, lr * s->lr_factor, first);
+    tl_scope_end(ctx);
+    return status;
+}
+
+tl_status tl_optimizer_step_one(tl_optimizer *opt, int i, double lr) {
+    tl_ctx *ctx = opt->ctx;
+    tl_place before = ctx->place;
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_phase_set(ctx, TL_PHASE_STEP);
+    tl_status status = is_due(opt, &opt->slots[i]) ? step_slot(opt, &opt->slots[i], lr) : TL_OK;
+    ctx->place.region = before.region;
+    ctx->place.module = before.module;
+    ctx->recording = recording;
+    return status;
+}
+
+/* All parameters together; what is kept in 8 bits has but the one way. */
+static tl_status step_together(tl_optimizer *opt, double lr) {
+    tl_ctx *ctx = opt->ctx;
+    size_t slots_bytes = (size_t)opt->count * sizeof(tl_slot *), first_bytes = (size_t)opt->count * sizeof(bool);
+    tl_slot **list = tl_host_alloc(ctx, slots_bytes);
+    bool *first = tl_host_alloc(ctx, first_bytes);
+    tl_status status = list && first ? TL_OK : ctx->error.status;
+    int n = 0;
+    for (int i = 0; i < opt->count && status == TL_OK; i++) {
+        tl_slot *s = &opt->slots[i];
+        if (!is_due(opt, s))
+            continue;
+        if (in_8_bits(opt, s)) {
+            status = step_slot(opt, s, lr);
+            continue;
+        }
+        first[n] = starts(opt, s);
+        list[n++] = s;
+        ctx->place.region = s->parameter->storage->region;
+        ctx->place.module = s->parameter->storage->module;
+        tl_scope_begin(ctx);
+        status = make_states(opt, s);
+        tl_scope_end(ctx);
+    }
+    if (status == TL_OK)
+        status = tl_update_foreach(opt, list, first, n, lr);
+    tl_host_free(ctx, first, first_bytes);
+    tl_host_free(ctx, list, slots_bytes);
+    return status;
+}
+
+tl_status tl_optimizer_step(tl_optimizer *opt, double lr) {
+    if (!opt)
+        return TL_ERR_ARGUMENT;
+    tl_ctx *ctx = opt->ctx;
+    tl_status status = tl_optimizer_begin_step(opt, lr);
+    if (status != TL_OK)
+        return status;
     bool recording = ctx->recording;
     tl_place before = ctx->place;
     ctx->recording = false;
     tl_phase_set(ctx, TL_PHASE_STEP);
-    opt->steps++;
-    tl_status status = TL_OK;
-    for (int i = 0; i < opt->count && status == TL_OK && opt->options.kind != TL_OPTIM_NONE; i++) {
-        tl_slot *s = &opt->slots[i];
-        if (!s->parameter->grad || s->frozen)
-            continue;
-        ctx->place.region = s->parameter->storage->region;
-        ctx->place.module = s->parameter->storage->module;
-        tl_scope_begin(ctx);
-        status = update(opt, s, lr * s->lr_factor);
-        tl_scope_end(ctx);
-    }
+    if (opt->options.update == TL_UPDATE_FOREACH)
+        status = step_together(opt, lr);
+    for (int i = 0; opt->options.update != TL_UPDATE_FOREACH && i < opt->count && status == TL_OK; i++)
+        if (is_due(opt, &opt->slots[i]))
+            status = step_slot(opt, &opt->slots[i], lr);
     ctx->place.region = before.region;
     ctx->place.module = before.module;
     ctx->recording = recording;

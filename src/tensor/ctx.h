@@ -49,6 +49,8 @@ struct tl_tensor {
     tl_tensor *next_free;
     uint32_t node, node_output; /* the tape node that made it; valid while generation is the tape's */
     uint64_t generation;
+    uint32_t first_use;            /* of a leaf: the first node of the running tape that reads it, while */
+    uint64_t first_use_generation; /* this is the tape's */
     bool requires_grad;
 };
 
@@ -67,7 +69,7 @@ typedef struct tl_tape_hooks {
     tl_status (*record)(tl_ctx *ctx, const struct tl_sig *sig, const struct tl_saves *saves, tl_tensor *const out[]);
     bool (*is_valid)(const tl_ctx *ctx, const tl_tensor *t); /* its node is on the running tape */
     /* An op in a checkpointed region's first run, which is not recorded, reads a tensor that wants a gradient. */
-    tl_status (*meet)(tl_ctx *ctx, const struct tl_sig *sig, const tl_tensor *t);
+    tl_status (*meet)(tl_ctx *ctx, const struct tl_sig *sig, tl_tensor *t);
     void (*close)(tl_ctx *ctx);
 } tl_tape_hooks;
 

@@ -8,6 +8,22 @@
 #include "tally/ops.h"
 #include "tensor/ctx.h"
 
+/* What needs all gradients before the first update, or more than one backward pass to each. */
+static tl_status check_in_backward(tl_ctx *ctx, const tl_train_options *o) {
+    const char *why = NULL, *would = NULL;
+    if (o->clip > 0)
+        why = "clipping by the global norm needs all gradients first", would = "no clipping";
+    else if (o->accumulation > 1)
+        why = "gradients are whole after the last micro-batch alone", would = "one micro-batch a step";
+    else if (o->loss_scaling)
+        why = "with loss scaling a step is skipped once a gradient is not finite", would = "another precision";
+    else if (o->choices.grads == TL_GRADS_F32)
+        why = "buffers that live from step to step are never let go", would = "gradients in the parameters' format";
+    else if (o->choices.update == TL_UPDATE_FOREACH)
+        why = "an update of all parameters at once needs all gradients", would = "update tensor or fused";
+    return why ? tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "update-in-backward: %s; %s would work", why, would) : TL_OK;
+}
+
 static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
     const char *name = NULL;
     int64_t value = 0;
@@ -30,7 +46,7 @@ static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
     if (o->autocast && (o->dtype != TL_F32 || (o->low != TL_BF16 && o->low != TL_F16)))
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "autocast of %s parameters to %s; f32 to bf16 or f16 would work",
                            tl_dtype_name(o->dtype), tl_dtype_name(o->low));
-    return TL_OK;
+    return o->choices.update_in_backward ? check_in_backward(ctx, o) : TL_OK;
 }
 
 static tl_tensor *make_ring(tl_ctx *ctx, const tl_train_options *o) {
@@ -38,6 +54,49 @@ static tl_tensor *make_ring(tl_ctx *ctx, const tl_train_options *o) {
     tl_dim B = tl_dim_named(tl_dim_symbol(ctx, "B", o->micro_batch, "micro-batch"), "batch");
     tl_dim T = tl_dim_named(tl_dim_symbol(ctx, "T", o->seq, "sequence length"), "seq");
     return tl_keep(tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(o->prefetch), A, tl_dim_of(2), B, T), TL_DATA));
+}
+
+/* Buffers in f32 that backward adds into from the first step on (Shoeybi et al. 2019, Megatron-LM's main_grad). A frozen parameter has
+ * none. */
+static tl_status make_main_gradients(tl_trainer *trainer) {
+    tl_ctx *ctx = trainer->ctx;
+    const tl_parameter *list;
+    int count = tl_net_parameters(trainer->net, &list);
+    tl_place before = ctx->place;
+    tl_scope_begin(ctx);
+    for (int i = 0; i < count && ctx->error.status == TL_OK; i++) {
+        tl_tensor *parameter = list[i].tensor;
+        if (!parameter->requires_grad)
+            continue;
+        ctx->place.region = parameter->storage->region;
+        ctx->place.module = parameter->storage->module;
+        tl_tensor *grad = tl_empty(ctx, parameter->dtype == TL_F64 ? TL_F64 : TL_F32, parameter->shape, TL_GRAD);
+        if (grad && tl_fill(grad, 0))
+            parameter->grad = tl_keep(grad);
+    }
+    tl_scope_end(ctx);
+    ctx->place = before;
+    return ctx->error.status;
+}
+
+static tl_status make_parts(tl_trainer *trainer) {
+    tl_ctx *ctx = trainer->ctx;
+    tl_train_options *options = &trainer->options;
+    const tl_parameter *list;
+    int count = tl_net_parameters(trainer->net, &list);
+    tl_net_train(trainer->net, true);
+    tl_status status = options->fp8 ? tl_net_use_fp8(trainer->net) : TL_OK;
+    if (status == TL_OK)
+        status = tl_net_recompute(trainer->net, options->recompute);
+    if (status == TL_OK)
+        status = tl_net_choose(trainer->net, &options->choices);
+    if (status == TL_OK && !(trainer->optimizer = tl_optimizer_new(ctx, list, count, &options->optimizer)))
+        status = ctx->error.status;
+    if (status == TL_OK && options->choices.grads == TL_GRADS_F32)
+        status = make_main_gradients(trainer);
+    if (status == TL_OK && options->prefetch > 0 && !(trainer->ring = make_ring(ctx, options)))
+        status = ctx->error.status;
+    return status == TL_OK ? tl_record(ctx, true) : status;
 }
 
 tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_options *options) {
@@ -48,18 +107,10 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
         return NULL;
     trainer->ctx = ctx;
     trainer->options = *options;
+    trainer->options.optimizer.update = options->choices.update;
     trainer->scaler.scale = TL_LOSS_SCALE_START;
     trainer->net = tl_net_new_as(ctx, model, options->dtype, options->init);
-    if (trainer->net && (!options->fp8 || tl_net_use_fp8(trainer->net) == TL_OK)) {
-        const tl_parameter *list;
-        int count = tl_net_parameters(trainer->net, &list);
-        tl_net_train(trainer->net, true);
-        if (tl_net_recompute(trainer->net, options->recompute) == TL_OK)
-            trainer->optimizer = tl_optimizer_new(ctx, list, count, &options->optimizer);
-    }
-    if (trainer->optimizer && options->prefetch > 0)
-        trainer->ring = make_ring(ctx, options);
-    if (!trainer->optimizer || (options->prefetch > 0 && !trainer->ring) || tl_record(ctx, true) != TL_OK) {
+    if (!trainer->net || make_parts(trainer) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;
     }
@@ -135,6 +186,7 @@ tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options 
 
 /* A step's running sums. */
 typedef struct sums {
+    double lr;              /* the step's, for updates in backward */
     double loss;            /* of each micro-batch, times its counted targets where they are told */
     int64_t total, counted; /* told by the batches */
 } sums;
@@ -152,6 +204,43 @@ static tl_status weigh(tl_trainer *tr, const tl_batch *b, int64_t micro, sums *s
     return tl_add_i64(sum->counted, b->counted, &sum->counted)
                ? TL_OK
                : tl_ctx_fail(tr->ctx, TL_ERR_OVERFLOW, "the counted targets of this step are beyond 63 bits");
+}
+
+static tl_status reduce_gradient(tl_trainer *tr, tl_tensor *parameter) {
+    tl_tensor *grad = tl_tensor_grad(parameter);
+    if (!grad || tr->options.ranks < 2)
+        return tr->ctx->error.status;
+    tr->ctx->place.region = grad->storage->region;
+    tr->ctx->place.module = grad->storage->module;
+    tl_release(tl_all_reduce(grad, tr->options.ranks, true));
+    return tr->ctx->error.status;
+}
+
+/* A parameter whose gradient is whole: reduced, looked at, stepped, let go. What a step does at its end for all. */
+static tl_status step_leaf(void *user, tl_tensor *parameter) {
+    tl_trainer *tr = user;
+    tl_ctx *ctx = tr->ctx;
+    const tl_parameter *list;
+    int i = 0, count = tl_net_parameters(tr->net, &list);
+    while (i < count && list[i].tensor != parameter)
+        i++;
+    if (i == count)
+        return TL_OK; /* no parameter of this net */
+    double squares = 0;
+    tl_scope_begin(ctx);
+    tl_status status = reduce_gradient(tr, parameter);
+    tl_tensor *sum = status == TL_OK ? tl_gradient_squares(ctx, &list[i], 1) : NULL;
+    if (status == TL_OK && sum && !tl_ctx_is_meta(ctx))
+        status = tl_item(sum, &squares);
+    if (status == TL_OK && !(squares - squares == 0.0))
+        status = tl_fail_not_finite_gradient(tr);
+    tr->squares += squares;
+    if (status == TL_OK)
+        status = tl_optimizer_step_one(tr->optimizer, i, tr->lr);
+    tl_scope_end(ctx);
+    if (status == TL_OK)
+        tl_tensor_clear_grad(parameter);
+    return status;
 }
 
 static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user, int64_t micro, sums *sum) {
@@ -180,7 +269,14 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
         sum->loss += batch.total ? value * (double)batch.counted : value;
     }
     tl_phase_set(ctx, TL_PHASE_BACKWARD);
-    return tl_backward(ctx, loss, tr->options.loss_scaling ? weight * tr->scaler.scale : weight);
+    if (tr->options.choices.update_in_backward && (status = tl_optimizer_begin_step(tr->optimizer, sum->lr)) != TL_OK)
+        return status;
+    tr->lr = sum->lr;
+    tr->squares = 0;
+    tl_backward_each_leaf(ctx, tr->options.choices.update_in_backward ? step_leaf : NULL, tr);
+    status = tl_backward(ctx, loss, tr->options.loss_scaling ? weight * tr->scaler.scale : weight);
+    tl_net_let_go(tr->net);
+    return status;
 }
 
 static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void *user, sums *sum) {
@@ -204,14 +300,9 @@ static tl_status all_micro_batches(tl_trainer *tr, tl_batch_source *source, void
 }
 
 static tl_status reduce_gradients(tl_trainer *tr, const tl_parameter *list, int count) {
-    for (int i = 0; i < count && tr->options.ranks > 1; i++) {
-        tl_tensor *grad = tl_tensor_grad(list[i].tensor);
-        if (!grad)
-            continue;
-        tr->ctx->place.region = grad->storage->region;
-        tr->ctx->place.module = grad->storage->module;
-        tl_release(tl_all_reduce(grad, tr->options.ranks, true));
-    }
+    for (int i = 0; i < count && tr->options.ranks > 1; i++)
+        if (reduce_gradient(tr, list[i].tensor) != TL_OK)
+            break;
     tr->ctx->place.region = 0;
     tr->ctx->place.module = 0;
     return tr->ctx->error.status;
@@ -270,7 +361,10 @@ static tl_status finish(tl_trainer *tr, double lr, tl_step_result *result) {
         return status;
     bool recording = ctx->recording;
     ctx->recording = false;
-    status = update(tr, lr, result);
+    if (tr->options.choices.update_in_backward)
+        result->gradient_norm = __builtin_sqrt(tr->squares);
+    else
+        status = update(tr, lr, result);
     if (status == TL_OK)
         status = tl_net_fp8_roll(tr->net);
     ctx->recording = recording;
@@ -282,14 +376,23 @@ static void let_gradients_go(tl_trainer *tr) {
     const tl_parameter *list;
     int count = tl_net_parameters(tr->net, &list);
     tl_tape_clear(tr->ctx);
-    for (int i = 0; i < count; i++)
-        tl_tensor_clear_grad(list[i].tensor);
+    tl_net_let_go(tr->net);
+    bool recording = tr->ctx->recording;
+    tr->ctx->recording = false;
+    for (int i = 0; i < count; i++) {
+        tl_tensor *grad = list[i].tensor->grad;
+        if (grad && tr->options.choices.grads == TL_GRADS_F32)
+            tl_release(tl_fill(grad, 0)); /* it stays, for the next step to add into */
+        else
+            tl_tensor_clear_grad(list[i].tensor);
+    }
+    tr->ctx->recording = recording;
 }
 
 tl_status tl_trainer_step(tl_trainer *tr, tl_batch_source *source, void *user, double lr, tl_step_result *result) {
     tl_ctx *ctx = tr->ctx;
     tl_step_result local = {0};
-    sums sum = {0};
+    sums sum = {.lr = lr};
     if (ctx->error.status != TL_OK)
         return ctx->error.status;
     tl_phase_set(ctx, TL_PHASE_FORWARD);

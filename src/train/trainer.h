@@ -10,7 +10,8 @@ struct tl_trainer {
     tl_optimizer *optimizer;
     tl_train_options options;
     tl_loss_scaler scaler;
-    tl_tensor *ring; /* of a reader: batches held ready */
+    tl_tensor *ring;    /* of a reader: batches held ready */
+    double lr, squares; /* of updates in backward: the step's rate, and Σ g² so far */
 };
 
 /* ---- finite.c ---- */

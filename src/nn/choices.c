@@ -1,0 +1,365 @@
+/* The choices by name: their values as text, what a model or a run cannot hold, and what changes nothing for a model. */
+#include "nn/net.h"
+
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum choice_index {
+    NORM,
+    ATTENTION,
+    GLU,
+    GELU,
+    ROTARY,
+    LOSS,
+    REPEAT_KV,
+    ATTENTION_COPIES,
+    SOFTMAX_FP32,
+    MASK_TENSOR,
+    DROPOUT_MASK,
+    EXPERTS,
+    GRADS,
+    UPDATE,
+    UPDATE_IN_BACKWARD,
+    CHOICES
+} choice_index;
+
+static const tl_choice choices_table[CHOICES] = {
+    [NORM] = {"norm", "fused|composed", "RMSNorm as one op, or operation by operation in f32"},
+    [ATTENTION] = {"attention", "eager|flash|math",
+                   "Scores as tensors, by blocks that keep none, or PyTorch's math path"},
+    [GLU] = {"glu", "composed|fused", "A gated MLP's activation and product apart, or one op"},
+    [GELU] = {"gelu", "fused|composed", "GELU's tanh form as one op, or operation by operation"},
+    [ROTARY] = {"rotary", "computed|tables", "Angles computed where used, or cosines and sines as tensors"},
+    [LOSS] = {"loss", "full|full-fp32|chunked[:K]|fused[:K]",
+              "Logits of all tokens, in f32, or a part of them at a time with the output projection"},
+    [REPEAT_KV] = {"repeat-kv", "off|on", "Keys and values copied to every query head"},
+    [ATTENTION_COPIES] = {"attention-copies", "off|on", "Eager: views made contiguous for the batched products"},
+    [SOFTMAX_FP32] = {"softmax-fp32", "off|on", "Eager: softmax of 16-bit scores in f32, and back"},
+    [MASK_TENSOR] = {"mask-tensor", "off|on", "Eager: the causal mask is a tensor that is added"},
+    [DROPOUT_MASK] = {"dropout-mask", "1|2|4", "Bytes an element of a dropout's mask"},
+    [EXPERTS] = {"experts", "dropless|capacity[:F]", "Experts take all their tokens, or F times an even share"},
+    [GRADS] = {"grads", "parameters|f32", "Gradients in the parameters' format, or summed in f32 buffers"},
+    [UPDATE] = {"update", "fused|tensor|foreach",
+                "The optimizer in one pass, or op by op for each parameter or for all at once"},
+    [UPDATE_IN_BACKWARD] = {"update-in-backward", "off|on",
+                            "Each parameter is stepped as soon as its gradient is whole"},
+};
+
+int tl_choice_count(void) { return CHOICES; }
+
+const tl_choice *tl_choice_at(int index) { return index >= 0 && index < CHOICES ? &choices_table[index] : NULL; }
+
+/* The place of `value` (of `length`) among "a|b[:K]|c"; *takes: it may have a number behind a colon. −1: none of them. */
+static int place_of(const char *values, const char *value, size_t length, bool *takes) {
+    int place = 0;
+    for (const char *at = values; *at; place++) {
+        size_t whole = strcspn(at, "|"), word = strcspn(at, "|[");
+        if (word == length && strncmp(at, value, length) == 0) {
+            *takes = word < whole;
+            return place;
+        }
+        at += whole + (at[whole] == '|');
+    }
+    return -1;
+}
+
+static const char *word_at(const char *values, int place, char *buffer, size_t size) {
+    const char *at = values;
+    for (; place > 0 && *at; place--)
+        at += strcspn(at, "|") + 1;
+    snprintf(buffer, size, "%.*s", (int)strcspn(at, "|["), at);
+    return buffer;
+}
+
+static int get(const tl_choices *c, int index) {
+    switch (index) {
+    case NORM:
+        return (int)c->norm;
+    case ATTENTION:
+        return (int)c->attention;
+    case GLU:
+        return (int)c->glu;
+    case GELU:
+        return (int)c->gelu;
+    case ROTARY:
+        return (int)c->rotary;
+    case LOSS:
+        return (int)c->loss;
+    case REPEAT_KV:
+        return c->repeat_kv;
+    case ATTENTION_COPIES:
+        return c->attention_copies;
+    case SOFTMAX_FP32:
+        return c->softmax_fp32;
+    case MASK_TENSOR:
+        return c->mask_tensor;
+    case DROPOUT_MASK:
+        return c->dropout_mask_bytes == 4 ? 2 : c->dropout_mask_bytes == 2;
+    case EXPERTS:
+        return (int)c->experts;
+    case GRADS:
+        return (int)c->grads;
+    case UPDATE:
+        return (int)c->update;
+    default:
+        return c->update_in_backward;
+    }
+}
+
+static void set(tl_choices *c, int index, int place) {
+    switch (index) {
+    case NORM:
+        c->norm = (tl_norm_code)place;
+        break;
+    case ATTENTION:
+        c->attention = (tl_attention_code)place;
+        break;
+    case GLU:
+        c->glu = (tl_glu_code)place;
+        break;
+    case GELU:
+        c->gelu = (tl_gelu_code)place;
+        break;
+    case ROTARY:
+        c->rotary = (tl_rotary_code)place;
+        break;
+    case LOSS:
+        c->loss = (tl_loss_code)place;
+        c->loss_chunks = 0;
+        break;
+    case REPEAT_KV:
+        c->repeat_kv = place != 0;
+        break;
+    case ATTENTION_COPIES:
+        c->attention_copies = place != 0;
+        break;
+    case SOFTMAX_FP32:
+        c->softmax_fp32 = place != 0;
+        break;
+    case MASK_TENSOR:
+        c->mask_tensor = place != 0;
+        break;
+    case DROPOUT_MASK:
+        c->dropout_mask_bytes = place == 0 ? 0 : 1 << place;
+        break;
+    case EXPERTS:
+        c->experts = (tl_experts_code)place;
+        c->capacity_factor = 0;
+        break;
+    case GRADS:
+        c->grads = (tl_grads_code)place;
+        break;
+    case UPDATE:
+        c->update = (tl_update_code)place;
+        break;
+    default:
+        c->update_in_backward = place != 0;
+        break;
+    }
+}
+
+/* Digits alone: a count of chunks. */
+static bool read_count(const char *text, int64_t *count) {
+    *count = 0;
+    if (!*text)
+        return false;
+    for (; *text; text++)
+        if (*text < '0' || *text > '9' || (*count = *count * 10 + (*text - '0')) > 1000000)
+            return false;
+    return true;
+}
+
+/* "1.25": digits and at most one point, so that no locale and no exponent matters. */
+static bool read_factor(const char *text, double *factor) {
+    double unit = 0;
+    int digits = 0;
+    *factor = 0;
+    for (; *text; text++) {
+        if (*text == '.' && unit == 0)
+            unit = 1;
+        else if (*text < '0' || *text > '9' || ++digits > 9)
+            return false;
+        else if (unit == 0)
+            *factor = *factor * 10 + (*text - '0');
+        else
+            *factor += (*text - '0') * (unit /= 10);
+    }
+    return digits > 0 && *factor > 0;
+}
+
+static tl_status set_number(tl_choices *c, int index, const char *number, tl_error *error) {
+    if (index == LOSS) {
+        if (read_count(number, &c->loss_chunks) && c->loss_chunks >= 1 && c->loss_chunks <= TL_LOSS_CHUNKS_MAX)
+            return TL_OK;
+        return tl_fail(error, TL_ERR_ARGUMENT, "loss in \"%.40s\" chunks; 1 to %d would work", number,
+                       TL_LOSS_CHUNKS_MAX);
+    }
+    if (read_factor(number, &c->capacity_factor) && c->capacity_factor <= 1e6)
+        return TL_OK;
+    return tl_fail(error, TL_ERR_ARGUMENT, "experts' capacity of \"%.40s\"; a number above 0, such as 1.25, would work",
+                   number);
+}
+
+tl_status tl_choice_set(tl_choices *choices, const char *name, const char *value, tl_error *error) {
+    for (int i = 0; i < CHOICES; i++) {
+        if (strcmp(choices_table[i].name, name) != 0)
+            continue;
+        bool takes = false;
+        size_t word = strcspn(value, ":");
+        int place = place_of(choices_table[i].values, value, word, &takes);
+        if (place < 0 || (value[word] && !takes))
+            return tl_fail(error, TL_ERR_ARGUMENT, "%s \"%.80s\"; %s would work", name, value, choices_table[i].values);
+        tl_choices changed = *choices;
+        set(&changed, i, place);
+        tl_status status = value[word] ? set_number(&changed, i, value + word + 1, error) : TL_OK;
+        if (status == TL_OK)
+            *choices = changed;
+        return status;
+    }
+    char known[400];
+    size_t at = 0;
+    for (int i = 0; i < CHOICES && at < sizeof known; i++)
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s",
+                               i == 0             ? ""
+                               : i == CHOICES - 1 ? " or "
+                                                  : ", ",
+                               choices_table[i].name);
+    return tl_fail(error, TL_ERR_ARGUMENT, "there is no choice \"%.80s\"; %s would work", name, known);
+}
+
+const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, size_t size) {
+    char word[32];
+    if (index < 0 || index >= CHOICES)
+        return "?";
+    word_at(choices_table[index].values, get(choices, index), word, sizeof word);
+    bool parts = index == LOSS && (choices->loss == TL_LOSS_CHUNKED || choices->loss == TL_LOSS_FUSED);
+    if (parts)
+        snprintf(buffer, size, "%s:%lld", word,
+                 (long long)(choices->loss_chunks > 0 ? choices->loss_chunks : TL_LOSS_CHUNKS_DEFAULT));
+    else if (index == EXPERTS && choices->experts == TL_EXPERTS_CAPACITY)
+        snprintf(buffer, size, "%s:%g", word, choices->capacity_factor > 0 ? choices->capacity_factor : 1);
+    else
+        snprintf(buffer, size, "%s", word);
+    return buffer;
+}
+
+bool tl_choice_is_default(const tl_choices *choices, int index) { return get(choices, index) == 0; }
+
+/* ---- what changes nothing ---- */
+
+static bool is_rms(const tl_model *m) {
+    tl_norm_kind kind = tl_norm_kind_of(m);
+    return kind == TL_NORM_RMS || kind == TL_NORM_RMS_ONE || m->qk_norm != TL_QK_NONE || m->kv_rank > 0;
+}
+
+static bool has_dropout(const tl_model *m) {
+    return m->dropout_attention > 0 || m->dropout_embedding > 0 || m->dropout_residual > 0;
+}
+
+static const char *gate_effect(const tl_model *m) {
+    if (!m->gated)
+        return "its MLP has no gate";
+    return m->activation == TL_RELU ? "there is no fused op of a gate with ReLU" : NULL;
+}
+
+static const char *gelu_effect(const tl_model *m, const tl_choices *c) {
+    if (m->activation == TL_GELU_ERF)
+        return "its GELU is by erf, which frameworks run as one op";
+    if (m->activation != TL_GELU_TANH)
+        return "its activation is not GELU";
+    return m->gated && c->glu == TL_GLU_FUSED ? "the gate is fused with its product" : NULL;
+}
+
+static const char *eager_effect(const tl_choices *c, int index) {
+    if (c->attention == TL_ATTENTION_FLASH)
+        return "attention is one op (attention flash)";
+    if (c->attention == TL_ATTENTION_MATH && index != ATTENTION_COPIES)
+        return "PyTorch's math path has a mask tensor and a softmax of its own (attention math)";
+    return NULL;
+}
+
+static const char *effect(const tl_model *m, const tl_choices *c, int index) {
+    bool cruncher = m->family == TL_FAMILY_CRUNCHER;
+    if (cruncher && index < GRADS)
+        return "it has linear layers alone";
+    switch (index) {
+    case NORM:
+        return is_rms(m) ? NULL : "its norms are LayerNorms, which frameworks run as one op";
+    case GLU:
+        return gate_effect(m);
+    case GELU:
+        return gelu_effect(m, c);
+    case ROTARY:
+        return tl_positions_of(m) == TL_POSITIONS_ROTARY ? NULL : "its positions are not rotary";
+    case REPEAT_KV:
+        return m->kv_rank == 0 && m->kv_heads < m->heads ? NULL : "every query head has keys and values of its own";
+    case ATTENTION_COPIES:
+    case SOFTMAX_FP32:
+    case MASK_TENSOR:
+        return eager_effect(c, index);
+    case DROPOUT_MASK:
+        return has_dropout(m) ? NULL : "it has no dropout";
+    case EXPERTS:
+        return m->experts > 0 ? NULL : "it has no experts";
+    default:
+        return NULL;
+    }
+}
+
+const char *tl_choice_effect(const tl_model *model, const tl_choices *choices, int index) {
+    return index < 0 || index >= CHOICES || tl_choice_is_default(choices, index) ? NULL : effect(model, choices, index);
+}
+
+/* ---- what cannot be ---- */
+
+static tl_status refuse(const tl_net *net, int index, const tl_choices *c, const char *why) {
+    char text[40];
+    return tl_ctx_fail(net->ctx, TL_ERR_UNSUPPORTED, "%s %s for %s: %s", choices_table[index].name,
+                       tl_choice_value(c, index, text, sizeof text), net->model.name, why);
+}
+
+static bool in_range(const tl_choices *c) {
+    static const int last[CHOICES] = {[NORM] = TL_NORM_COMPOSED,
+                                      [ATTENTION] = TL_ATTENTION_MATH,
+                                      [GLU] = TL_GLU_FUSED,
+                                      [GELU] = TL_GELU_COMPOSED,
+                                      [ROTARY] = TL_ROTARY_TABLES,
+                                      [LOSS] = TL_LOSS_FUSED,
+                                      [REPEAT_KV] = 1,
+                                      [ATTENTION_COPIES] = 1,
+                                      [SOFTMAX_FP32] = 1,
+                                      [MASK_TENSOR] = 1,
+                                      [DROPOUT_MASK] = 2,
+                                      [EXPERTS] = TL_EXPERTS_CAPACITY,
+                                      [GRADS] = TL_GRADS_F32,
+                                      [UPDATE] = TL_UPDATE_FOREACH,
+                                      [UPDATE_IN_BACKWARD] = 1};
+    for (int i = 0; i < CHOICES; i++)
+        if (get(c, i) < 0 || get(c, i) > last[i])
+            return false;
+    int bytes = c->dropout_mask_bytes;
+    return c->loss_chunks >= 0 && c->loss_chunks <= TL_LOSS_CHUNKS_MAX && c->capacity_factor >= 0 &&
+           c->capacity_factor <= 1e6 && bytes >= 0 && bytes <= 4 && bytes != 3;
+}
+
+tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
+    const tl_model *m = &net->model;
+    if (!in_range(choices))
+        return tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT, "choices that are none; what tl_choice_set makes would work");
+    if (choices->attention == TL_ATTENTION_MATH && (m->attention_softcap != 0 || m->sinks))
+        return refuse(net, ATTENTION, choices,
+                      m->sinks ? "scaled_dot_product_attention has no sinks; eager or flash would work"
+                               : "scaled_dot_product_attention has no softcap; eager or flash would work");
+    int64_t bytes = tl_dtype_bytes(net->dtype), mask = choices->dropout_mask_bytes;
+    bool autocast = net->dtype == TL_F32 && mask == 2; /* what runs in 16 bits keeps masks of 2 bytes */
+    if (mask > 1 && mask != bytes && !autocast && has_dropout(m))
+        return refuse(net, DROPOUT_MASK, choices,
+                      bytes == 2   ? "a run in 16 bits keeps masks of 2 bytes or of 1"
+                      : bytes == 4 ? "a run in f32 keeps masks of 4 bytes or of 1"
+                                   : "a run in f64 keeps masks of 1 byte here");
+    net->choices = *choices;
+    return TL_OK;
+}
