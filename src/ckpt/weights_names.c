@@ -97,6 +97,8 @@ static bool is_other_part(const char *whole) {
     return false;
 }
 
+bool tl_weights_is_scale(const char *name) { return ends_with(name, ".weight_scale_inv"); }
+
 /* "layers.61.…" of a model of 61 layers. */
 static bool is_beyond(const tl_model *model, const char *name) {
     const char *layers = tl_names_of(model)->layers;
@@ -129,7 +131,7 @@ tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, co
         return TL_WEIGHTS_BUFFER;
     if (inside && model->family == TL_FAMILY_DEEPSEEK_V3 && is_beyond(model, name))
         return TL_WEIGHTS_PREDICTION;
-    if (ends_with(name, ".weight_scale_inv"))
+    if (tl_weights_is_scale(name))
         return TL_WEIGHTS_FP8_SCALE;
     for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
         if (ends_with(name, quantized[i].end)) {
