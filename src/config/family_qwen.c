@@ -56,8 +56,8 @@ typedef enum windows { FROM_MAX_WINDOW_LAYERS, ODD_BELOW_MAX_WINDOW_LAYERS, ALL_
 static void read_qwen_windows(tl_config_reader *r, windows which) {
     tl_model *m = r->model;
     bool on = tl_config_flag_given(r, "use_sliding_window");
-    bool asked = tl_config_has(r, "max_window_layers") | tl_config_has(r, "sliding_window");
-    (void)asked; /* read, or without effect */
+    (void)tl_config_has(r, "max_window_layers"); /* read, or without effect */
+    (void)tl_config_has(r, "sliding_window");
     if (!on || !tl_config_read_window(r, "sliding_window", 4096)) {
         (void)tl_config_has(r, "layer_types");
         return;
