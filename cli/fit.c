@@ -262,8 +262,14 @@ static int fit_model(tl_cli *cli) {
     if (cli->n_arguments > 1)
         return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size",
                         cli->arguments[1]);
-    static const tl_option no_state[] = {TL_OPTION_SEQ, TL_OPTION_MICRO_BATCH, TL_OPTION_RECOMPUTE};
-    for (int i = 0; i < 3; i++)
+    static const tl_option no_state[] = {TL_OPTION_SEQ,       TL_OPTION_MICRO_BATCH,
+                                         TL_OPTION_RECOMPUTE, TL_OPTION_ATTENTION,
+                                         TL_OPTION_LOSS,      TL_OPTION_NORM,
+                                         TL_OPTION_GLU,       TL_OPTION_GELU,
+                                         TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV,
+                                         TL_OPTION_GRADS,     TL_OPTION_UPDATE,
+                                         TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD};
+    for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
                             "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
@@ -327,7 +333,7 @@ const tl_verb tl_verb_fit = {
                "  tally fit batch gpt2-xl -g A100-80G\n"
                "  tally fit context llama-3.2-1b -g H100",
     .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) |
-             TL_TAKES(RECOMPUTE),
+             TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES,
     .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
                                      TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
                                      TL_DOES(TL_PRECISION_FP8_MIXED)},

@@ -94,7 +94,7 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     tl_notes_out(cli, "assumed", &f->assumed);
     tl_notes_out(cli, "leaves out", &f->left_out);
     const char *gpus = tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here";
-    char with[96] = "";
+    char with[128 + TL_CHOICES_TEXT] = "", choices[TL_CHOICES_TEXT];
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
         snprintf(with, sizeof with, " --precision %s --optim %s", tl_option_choice(cli, TL_OPTION_PRECISION),
                  tl_option_choice(cli, TL_OPTION_OPTIM));
@@ -103,6 +103,10 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
         size_t at = strlen(with);
         snprintf(with + at, sizeof with - at, " --recompute %s",
                  tl_recompute_text(o->recompute, recompute, sizeof recompute));
+    }
+    if (tl_choices_text(&o->choices, choices, sizeof choices)[0]) {
+        size_t at = strlen(with);
+        snprintf(with + at, sizeof with - at, " --choice %s", choices);
     }
     if (f->what == TL_FIT_BATCH && f->value)
         tl_out_item(cli, "next:", "tally plan %s -g %s --seq %lld --micro-batch %lld%s", quoted, gpus,

@@ -181,8 +181,10 @@ void tl_model_facts_out(const tl_cli *cli, const tl_model *m) {
         say(&ends, "logits capped at %.6g", m->final_softcap);
     put(cli, "ends", &ends);
     if (m->not_computed[0])
-        tl_out_item(cli, "planned", "%s changes results, not the account; it is not computed, so running, training and loading are refused",
-                    m->not_computed);
+        tl_out_item(
+            cli, "planned",
+            "%s changes results, not the account; it is not computed, so running, training and loading are refused",
+            m->not_computed);
 }
 
 /* ---- JSON ---- */

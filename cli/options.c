@@ -9,14 +9,29 @@
 
 #include "verb.h"
 
-typedef enum tl_kind { KIND_DEVICES, KIND_SIZE, KIND_COUNT, KIND_RATE, KIND_REAL, KIND_CHOICE, KIND_FLAG } tl_kind;
+typedef enum tl_kind {
+    KIND_DEVICES,
+    KIND_SIZE,
+    KIND_COUNT,
+    KIND_RATE,
+    KIND_REAL,
+    KIND_CHOICE,
+    KIND_FLAG,
+    KIND_WAY
+} tl_kind;
 
 static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};
 static const char *const optimizers[] = {"adamw",   "adam",      "sgd",  "momentum", "adagrad",
                                          "rmsprop", "adamw8bit", "none", NULL};
 static const char *const switches[] = {"off", "on", NULL};
-static const char *const attentions[] = {"eager", "flash", NULL};
-static const char *const losses[] = {"full", "chunked", "fused", NULL};
+/* Of tally/choices.h, which reads them: these are for completion and for near misses. */
+static const char *const attentions[] = {"eager", "flash", "math", NULL};
+static const char *const losses[] = {"full", "full-fp32", "chunked", "fused", NULL};
+static const char *const norms[] = {"fused", "composed", NULL};
+static const char *const glus[] = {"composed", "fused", NULL};
+static const char *const rotaries[] = {"computed", "tables", NULL};
+static const char *const gradients[] = {"parameters", "f32", NULL};
+static const char *const updates[] = {"fused", "tensor", "foreach", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "every", NULL};
 static const char *const flops_kinds[] = {"causal", "full", NULL};
 static const char *const engines[] = {"tally",  "torch-eager", "torch-compile",  "hf-trainer",  "torchtune",
@@ -56,10 +71,25 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                              TL_DOES(TL_CHOICE_MOMENTUM) | TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_RMSPROP) |
                              TL_DOES(TL_CHOICE_ADAMW8BIT),
                          0, "Optimizer: adamw (default), adam, sgd, momentum, adagrad, rmsprop, adamw8bit"},
-    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_CHOICE, attentions, TL_CHOICE_ATTENTION_EAGER,
-                             TL_DOES(TL_CHOICE_ATTENTION_EAGER), 0, "How attention is computed: eager (default)"},
-    [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_CHOICE, losses, TL_CHOICE_LOSS_FULL, TL_DOES(TL_CHOICE_LOSS_FULL), 0,
-                        "How the loss is computed: full (default)"},
+    [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_WAY, attentions, 0, 0, 0,
+                             "How attention is computed: eager (default), flash, math"},
+    [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_WAY, losses, 0, 0, 0,
+                        "The loss: full (default), full-fp32, chunked[:K], fused[:K]"},
+    [TL_OPTION_NORM] = {"norm", 0, "NAME", KIND_WAY, norms, 0, 0, 0, "RMSNorm: fused (default) or composed"},
+    [TL_OPTION_GLU] = {"glu", 0, "NAME", KIND_WAY, glus, 0, 0, 0, "Gated MLPs: composed (default) or fused"},
+    [TL_OPTION_GELU] = {"gelu", 0, "NAME", KIND_WAY, norms, 0, 0, 0, "GELU's tanh form: fused (default) or composed"},
+    [TL_OPTION_ROTARY] = {"rotary", 0, "NAME", KIND_WAY, rotaries, 0, 0, 0,
+                          "Rotary positions: computed (default) or from tables"},
+    [TL_OPTION_REPEAT_KV] = {"repeat-kv", 0, "off|on", KIND_WAY, switches, 0, 0, 0,
+                             "Copy keys and values to every query head (default off)"},
+    [TL_OPTION_GRADS] = {"grads", 0, "NAME", KIND_WAY, gradients, 0, 0, 0,
+                         "Gradients as parameters (default), or in f32 buffers"},
+    [TL_OPTION_UPDATE] = {"update", 0, "NAME", KIND_WAY, updates, 0, 0, 0,
+                          "The optimizer's step: fused (default), tensor, foreach"},
+    [TL_OPTION_UPDATE_IN_BACKWARD] = {"update-in-backward", 0, "off|on", KIND_WAY, switches, 0, 0, 0,
+                                      "Step each parameter once its gradient is whole (default off)"},
+    [TL_OPTION_CHOICE] = {"choice", 0, "NAME=VALUE", KIND_WAY, NULL, 0, 0, 0,
+                          "Any choice by name, several with commas: mask-tensor=on"},
     [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, 0, 0,
                              "What backward computes again: none (default), selective, full, every:K"},
     [TL_OPTION_ENGINE] = {"engine", 0, "NAME", KIND_CHOICE, engines, 0, TL_DOES(0), 0,
@@ -252,6 +282,8 @@ static int set_common(tl_cli *cli, tl_option option, const char *text) {
         return set_real(cli, option, text);
     case KIND_CHOICE:
         return set_choice(cli, option, text);
+    case KIND_WAY:
+        return tl_cli_way(cli, option, text);
     case KIND_FLAG:
         return TL_EXIT_OK;
     }

@@ -181,6 +181,7 @@ static void put_layout(const tl_cli *cli, tl_json *json, const tl_account *a) {
     tl_json_put_string(json, "optim", tl_option_choice(cli, TL_OPTION_OPTIM));
     char recompute[32];
     tl_json_put_string(json, "recompute", tl_recompute_text(a->request.options.recompute, recompute, sizeof recompute));
+    tl_choices_json(json, &a->request.options.choices);
     tl_json_end(json);
 }
 

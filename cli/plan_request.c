@@ -70,6 +70,9 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
     r->options.autocast = options->at[TL_OPTION_AUTOCAST].choice != 0;
     r->options.optimizer = tl_cli_optimizer(cli);
     r->options.recompute = tl_cli_recompute(cli);
+    const int chosen = tl_cli_choices(cli, &r->options.choices);
+    if (chosen != TL_EXIT_OK)
+        return chosen;
     r->options.peak = options->at[TL_OPTION_PEAK].real;
     r->options.mfu = options->at[TL_OPTION_MFU].real;
     int status = TL_EXIT_OK;
@@ -185,6 +188,9 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
     char recompute[32];
     if (o->recompute.kind != TL_RECOMPUTE_NONE)
         append(text, size, " --recompute %s", tl_recompute_text(o->recompute, recompute, sizeof recompute));
+    char choices[TL_CHOICES_TEXT];
+    if (tl_choices_text(&o->choices, choices, sizeof choices)[0])
+        append(text, size, " --choice %s", choices);
     if (o->clip > 0)
         append(text, size, " --clip %g", o->clip);
     for (size_t i = 0; i < sizeof as_typed / sizeof as_typed[0]; i++)

@@ -9,9 +9,8 @@
 #define TL_PLAN_TAKES                                                                                                  \
     (TL_TAKES(GPUS) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(TOKENS) |              \
      TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(MFU) | TL_TAKES(PEAK) |   \
-     TL_TAKES(PRICE) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(RECOMPUTE) | TL_TAKES(ENGINE) |                 \
-     TL_TAKES(ZERO) | TL_TAKES(TP) | TL_TAKES(PP) | TL_TAKES(VPP) | TL_TAKES(CP) | TL_TAKES(EP) | TL_TAKES(DP) |       \
-     TL_TAKES(INFER))
+     TL_TAKES(PRICE) | TL_TAKES_CHOICES | TL_TAKES(RECOMPUTE) | TL_TAKES(ENGINE) | TL_TAKES(ZERO) | TL_TAKES(TP) |     \
+     TL_TAKES(PP) | TL_TAKES(VPP) | TL_TAKES(CP) | TL_TAKES(EP) | TL_TAKES(DP) | TL_TAKES(INFER))
 
 typedef struct tl_request {
     tl_plan_options options;

@@ -33,6 +33,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", FIXED, false, NULL},
     [TL_SET_AUTOCAST] = {"autocast", TL_OPTION_AUTOCAST, "off", FIXED, false, NULL},
     [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", FIXED, false, NULL},
+    [TL_SET_CHOICE] = {"choice", TL_OPTION_CHOICE, "", FIXED, false, NULL},
     [TL_SET_LR] = {"lr", -1, "", FIXED, false, NULL},
     [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", FIXED, false, NULL},
     [TL_SET_WARMUP] = {"warmup", -1, "", FIXED, false, NULL},
@@ -269,7 +270,8 @@ static int read_optimizer(tl_train *t) {
     t->plan.precision = (tl_precision)precision;
     t->plan.autocast = autocast != 0;
     tl_error error = {TL_OK, ""};
-    if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK)
+    if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK ||
+        tl_choices_parse(t->texts[TL_SET_CHOICE], &t->plan.choices, &error) != TL_OK)
         return tl_usage(t->cli, "%s", error.message);
     switch (found) {
     case TL_CHOICE_ADAMW:
@@ -402,15 +404,25 @@ static int read_sizes(tl_train *t) {
 /* From the command line, over what file and folder said. */
 static int read_typed(tl_train *t) {
     const tl_cli *cli = t->cli;
+    char choices[TL_CHOICES_TEXT];
+    tl_choices chosen = {0};
+    tl_error error = {TL_OK, ""};
+    if (tl_choices_parse(t->texts[TL_SET_CHOICE], &chosen, &error) != TL_OK) /* what file or folder said */
+        return tl_usage(cli, "%s", error.message);
+    int said = tl_cli_choices(cli, &chosen);
+    if (said != TL_EXIT_OK)
+        return said;
     for (int s = 0; s < TL_SET_COUNT; s++) {
         const char *text = typed(cli, (tl_setting)s);
+        if (s == TL_SET_CHOICE) /* of several options */
+            text = tl_cli_gives_choices(cli) ? tl_choices_text(&chosen, choices, sizeof choices) : NULL;
         if (!text)
             continue;
         if (rows[s].tokens && t->task != &tl_task_tokens)
             return tl_usage(cli, "--%s changes nothing about %s; it is for token files", rows[s].name, t->task->name);
         if (t->resume && rows[s].kept == FIXED && strcmp(text, t->texts[s]) != 0)
             return tl_usage(cli, "--%s %.80s: the run in %s was started with %.80s and goes on with it", rows[s].name,
-                            text, t->folder, t->texts[s][0] ? t->texts[s] : "none");
+                            text[0] ? text : "none", t->folder, t->texts[s][0] ? t->texts[s] : "none");
         if (s == TL_SET_EVAL_BATCHES && !t->texts[TL_SET_VAL][0])
             return tl_usage(cli, "--eval-batches needs --val FILE, tokens that are not trained on");
         t->steps_given |= s == TL_SET_STEPS;
@@ -592,7 +604,7 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES,
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

@@ -20,6 +20,7 @@ typedef enum tl_setting {
     TL_SET_PRECISION,
     TL_SET_AUTOCAST,
     TL_SET_RECOMPUTE,
+    TL_SET_CHOICE, /* all of them, as one text: "norm=composed,loss=chunked:8" */
     TL_SET_LR,
     TL_SET_WEIGHT_DECAY,
     TL_SET_WARMUP,

@@ -36,6 +36,15 @@ typedef enum tl_option {
     TL_OPTION_OPTIM,
     TL_OPTION_ATTENTION,
     TL_OPTION_LOSS,
+    TL_OPTION_NORM,
+    TL_OPTION_GLU,
+    TL_OPTION_GELU,
+    TL_OPTION_ROTARY,
+    TL_OPTION_REPEAT_KV,
+    TL_OPTION_GRADS,
+    TL_OPTION_UPDATE,
+    TL_OPTION_UPDATE_IN_BACKWARD,
+    TL_OPTION_CHOICE,
     TL_OPTION_RECOMPUTE,
     TL_OPTION_ENGINE,
     TL_OPTION_FLOPS,
@@ -57,6 +66,10 @@ typedef enum tl_option {
 } tl_option;
 
 #define TL_TAKES(name) (UINT64_C(1) << TL_OPTION_##name)
+/* How a model is run (tally/choices.h): what plan, fit and train take alike. */
+#define TL_TAKES_CHOICES                                                                                               \
+    (TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(NORM) | TL_TAKES(GLU) | TL_TAKES(GELU) | TL_TAKES(ROTARY) |       \
+     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(CHOICE))
 
 /* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision; recompute:
  * tl_recompute_kind, every:K leaves K in .size). */
@@ -70,8 +83,6 @@ enum {
     TL_CHOICE_ADAMW8BIT,
     TL_CHOICE_OPTIM_NONE
 };
-enum { TL_CHOICE_ATTENTION_EAGER, TL_CHOICE_ATTENTION_FLASH };
-enum { TL_CHOICE_LOSS_FULL, TL_CHOICE_LOSS_CHUNKED, TL_CHOICE_LOSS_FUSED };
 enum { TL_FLOPS_CAUSAL, TL_FLOPS_FULL };
 #define TL_DOES(value) (UINT32_C(1) << (value))
 
@@ -192,6 +203,15 @@ const char *const *tl_option_choices(tl_option option);
 const char *tl_option_choice(const tl_cli *cli, tl_option option);
 /* Options as rows for completion: calls `each` with the long name, short letter (0: none), argument name or NULL. */
 void tl_cli_options_each(const tl_verb *verb, void (*each)(void *self, const struct argp_option *option), void *self);
+
+/* ---- choices_out.c: how a model is run ---- */
+/* Checks one of those options; TL_EXIT_OK, or TL_EXIT_USAGE having said why. */
+int tl_cli_way(const tl_cli *cli, tl_option option, const char *text);
+/* What they say together: --choice, then the options of single choices; one said twice is a usage error. */
+int tl_cli_choices(const tl_cli *cli, tl_choices *choices);
+bool tl_cli_gives_choices(const tl_cli *cli);
+/* "choices": {"norm": "fused", …}, all of them. */
+void tl_choices_json(tl_json *json, const tl_choices *choices);
 
 static inline bool tl_given(const tl_cli *cli, tl_option option) { return cli->options.at[option].text != NULL; }
 

@@ -13,6 +13,7 @@
     EXPERTS(8, 3, 16)
 
 enum { W = TL_LAYER_WINDOW, E = TL_LAYER_EXPERTS, LOCAL = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE };
+enum { GLOBAL = TL_LAYER_GLOBAL_HEADS };
 enum { CHUNK = TL_LAYER_CHUNKED, STILL = TL_LAYER_NO_ROTARY };
 
 static const tl_model models[] = {
@@ -106,6 +107,30 @@ static const tl_model models[] = {
      .rope_scaling = TL_ROPE_LINEAR,
      .rope_factor = 4,
      .layer = {LOCAL, LOCAL, LOCAL, LOCAL, LOCAL, 0, LOCAL}},
+    {.name = "gemma4_moe",
+     SMALL(TL_FAMILY_GEMMA4, 3, 40),
+     .gated = true,
+     .activation = TL_GELU_TANH,
+     .norm = TL_NORM_RMS,
+     .tied = true,
+     .embedding_scale = 5.656854249492381, /* √32 */
+     .rope_theta = 100,
+     .rope_local_theta = 10000,
+     .place = TL_PLACE_AROUND,
+     .qk_norm = TL_QK_HEAD,
+     .query_scale = 1,
+     .final_softcap = 3,
+     .window = 4,
+     .global_head_size = 16,
+     .global_kv_heads = 1,
+     .global_rotary_size = 4, /* a quarter */
+     .keys_are_values = true,
+     .value_norm = true,
+     .layer_scalar = true,
+     .experts_beside = true,
+     .norm_top_k = true,
+     EXPERTS(5, 2, 12),
+     .layer = {LOCAL | E, LOCAL | E, GLOBAL | E}},
     {.name = "qwen2_moe",
      SMALL(TL_FAMILY_QWEN2_MOE, 2, 0),
      GATED,

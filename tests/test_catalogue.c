@@ -337,6 +337,47 @@ static void check_refuses_what_cannot_be_built(void **state) {
     REFUSES("llama-3-8b", model.context = INT64_C(1) << 32, "H·C²");
     REFUSES("cruncher", model.layers = 0, "layers (N)");
     REFUSES("cruncher", model.width = INT64_C(1) << 40, "63 bits");
+    /* further families: each field by its name */
+    REFUSES("gemma-2-2b", model.window = 0, "window is 0");
+    REFUSES("gemma-2-2b", model.layer[3] |= 64, "layer 3 has the unknown bits 64");
+    REFUSES("gemma-2-2b", model.layer[0] |= TL_LAYER_CHUNKED, "layer 0 sees both a window and a chunk");
+    REFUSES("gemma-2-2b", model.attention_softcap = -1, "attention_softcap");
+    REFUSES("gemma-2-2b", model.query_scale = 0.0 / 0.0, "query_scale");
+    REFUSES("gemma-2-2b", model.embedding_scale = 1.0 / 0.0, "embedding_scale");
+    REFUSES("gemma-3-1b", model.rope_local_theta = 0, "rope_local_theta");
+    REFUSES("gemma-3-4b", model.rope_factor = 0, "rope_factor is 0; it must be above 0");
+    REFUSES("gemma-3-1b", model.place = (tl_norm_place)9, "place is 9; it must be from 0 to 5");
+    REFUSES("gemma-3-1b", model.router = (tl_router)4, "router is 4");
+    REFUSES("phi-2", model.rotary_size = 31, "rotary_size 31 is odd");
+    REFUSES("phi-2", model.rotary_size = 82, "rotary_size is 82; it must be from 0 to the head size 80");
+    REFUSES("bloom-560m", model.rotary_size = 2, "rotary_size is 2 without rotary positions");
+    REFUSES("bloom-560m", model.layer[1] = TL_LAYER_NO_ROTARY, "layer 1 says how it turns");
+    REFUSES("bloom-560m", model.learned_positions = true, "positions says another kind");
+    REFUSES("opt-125m", model.position_offset = -1, "position_offset is -1");
+    REFUSES("opt-350m", model.embedding_size = -512, "embedding_size is -512");
+    REFUSES("llama-3-8b", model.position_offset = 2, "position_offset is 2 without learned positions");
+    REFUSES("mixtral-8x7b", model.experts = 0, "experts (E) is 0");
+    REFUSES("mixtral-8x7b", model.experts_per_token = 9, "experts_per_token (k) is 9");
+    REFUSES("mixtral-8x7b", model.expert_ff = 0, "expert_ff (Fe) is 0");
+    REFUSES("mixtral-8x7b", memset(model.layer, 0, sizeof model.layer), "no layer holds its 8 experts");
+    REFUSES("mixtral-8x7b", model.shared_gate = true, "shared_gate gates nothing");
+    REFUSES("mixtral-8x7b", model.correction_bias = true, "sigmoid router alone");
+    REFUSES("mixtral-8x7b", model.expert_ff = INT64_C(1) << 40, "63 bits");
+    REFUSES("llama-3-8b", model.expert_ff = 5, "mean nothing without experts");
+    REFUSES("llama-4-scout", model.experts_per_token = 2, "sends a token to one expert, not to 2");
+    REFUSES("llama-4-scout", model.temperature_floor = 0, "temperature_floor");
+    REFUSES("deepseek-v3", model.router_groups = 7, "router_groups is 7; it must divide the 256 experts");
+    REFUSES("deepseek-v3", model.router_top_groups = 9, "router_top_groups is 9; it must be from 1 to 8");
+    REFUSES("deepseek-v3", model.experts_per_token = 129, "the chosen groups hold 128 experts");
+    REFUSES("deepseek-v3", model.qk_rope = 63, "qk_rope 63 is odd");
+    REFUSES("deepseek-v3", model.qk_nope = 0, "qk_nope is 0");
+    REFUSES("deepseek-v3", model.head_size = 128, "not qk_nope + qk_rope = 128 + 64");
+    REFUSES("deepseek-v3", model.kv_heads = 8, "G must be H = 128");
+    REFUSES("deepseek-v3", model.kv_rank = 0, "mean nothing without a kv_rank");
+    REFUSES("deepseek-v3", model.q_rank = INT64_C(1) << 40, "63 bits");
+    REFUSES("deepseek-v3", model.rope_beta_fast = 0.5, "rope_beta_fast 0.5 must not be below rope_beta_slow 1");
+    REFUSES("gpt-oss-20b", model.gated = false, "takes a gate");
+    REFUSES("gpt-oss-20b", model.rope_original_context = 0, "rope_original_context");
 #undef REFUSES
     /* The largest known shapes pass with room: 405B at a context of ten million. */
     model = get("llama-3.1-405b");

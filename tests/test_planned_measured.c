@@ -533,14 +533,39 @@ static void test_every_family(void **state) {
         int64_t A;
         double dropout;
         bool autocast;
+        const char *choices;
     } ways[] = {
-        {"adamw", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_FP32, ADAMW, 1, 0, false},
-        {"sgd, 3 micro-batches, selective", {TL_RECOMPUTE_SELECTIVE, 0}, TL_PRECISION_FP32, SGD, 3, 0, false},
-        {"adamw, full, dropout", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP32, ADAMW, 1, 0.1, false},
-        {"adamw, bf16", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16, ADAMW, 1, 0, false},
-        {"adam, bf16-mixed, every 2", {TL_RECOMPUTE_EVERY, 2}, TL_PRECISION_BF16_MIXED, ADAM, 2, 0, false},
-        {"adamw, bf16-mixed, autocast", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16_MIXED, ADAMW, 1, 0, true},
-        {"adamw, fp8-mixed, full", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP8_MIXED, ADAMW, 1, 0, false},
+        {"adamw", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_FP32, ADAMW, 1, 0, false, NULL},
+        {"sgd, 3 micro-batches, selective", {TL_RECOMPUTE_SELECTIVE, 0}, TL_PRECISION_FP32, SGD, 3, 0, false, NULL},
+        {"adamw, full, dropout", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP32, ADAMW, 1, 0.1, false, NULL},
+        {"adamw, bf16", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16, ADAMW, 1, 0, false, NULL},
+        {"adam, bf16-mixed, every 2", {TL_RECOMPUTE_EVERY, 2}, TL_PRECISION_BF16_MIXED, ADAM, 2, 0, false, NULL},
+        {"adamw, bf16-mixed, autocast", {TL_RECOMPUTE_NONE, 0}, TL_PRECISION_BF16_MIXED, ADAMW, 1, 0, true, NULL},
+        {"adamw, fp8-mixed, full", {TL_RECOMPUTE_FULL, 0}, TL_PRECISION_FP8_MIXED, ADAMW, 1, 0, false, NULL},
+        {"adamw, flash and fused",
+         {TL_RECOMPUTE_NONE, 0},
+         TL_PRECISION_BF16_MIXED,
+         ADAMW,
+         1,
+         0,
+         false,
+         "attention=flash,glu=fused,loss=chunked:3"},
+        {"adamw, composed",
+         {TL_RECOMPUTE_FULL, 0},
+         TL_PRECISION_BF16,
+         ADAMW,
+         1,
+         0,
+         false,
+         "norm=composed,rotary=tables,mask-tensor=on,softmax-fp32=on,loss=full-fp32"},
+        {"adamw, room for 1.5 times a share",
+         {TL_RECOMPUTE_NONE, 0},
+         TL_PRECISION_FP32,
+         ADAMW,
+         2,
+         0,
+         false,
+         "experts=capacity:1.5"},
     };
     int different = 0, compared = 0;
     for (int f = 0; f < family_model_count(); f++)
@@ -553,6 +578,7 @@ static void test_every_family(void **state) {
             c.precision = ways[w].precision;
             c.autocast = ways[w].autocast;
             c.dropout = ways[w].dropout;
+            c.choices = ways[w].choices;
             compare_kind(c, &different, &compared);
         }
     print_message("planned = measured on %d of %d families and ways to train\n", compared - different, compared);

@@ -90,6 +90,11 @@ const tl_choice *tl_choice_at(int index);
 tl_status tl_choice_set(tl_choices *choices, const char *name, const char *value, tl_error *error) TL_MUST_CHECK;
 /* The value of one choice as typed: "chunked:16". `buffer` or a constant. */
 const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, size_t size);
+/* "norm=composed,loss=chunked:16" onto *choices; a name twice is an error; on an error *choices stays as it was. And back: those
+ * that are no defaults, "" where all are. */
+tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *error) TL_MUST_CHECK;
+#define TL_CHOICES_TEXT 320
+char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size);
 bool tl_choice_is_default(const tl_choices *choices, int index);
 /* Why choice `index`, other than its default, changes nothing for a model beside the other choices: a clause of which the model is
  * the subject ("its norms are LayerNorms, which …"). NULL: it changes something, or it is the default. Pure; static text. */

@@ -161,8 +161,13 @@ typedef struct tl_model {
         temperature_floor; /* Llama 4: q of layers without rotary times 1 + scale·ln(⌊(p+1)/floor⌋ + 1) */
     bool sinks;            /* a learned logit a head joins the softmax (gpt_oss) */
     int64_t global_head_size, global_kv_heads; /* Gemma 4's global layers */
-    bool keys_are_values;                      /* Gemma 4's global layers: v is k before its norm */
-    double clip_qkv;                           /* q, k, v clamped to ± this (OLMo 1); 0: not */
+    int64_t
+        global_rotary_size; /* of global_head_size: this many ÷ 2 of its pairs (i, i + half) turn, by θ^(−2i/size); 0: all */
+    bool value_norm;      /* RMSNorm without a gain of each head of v (Gemma 4) */
+    bool layer_scalar;    /* a block's result times a number, published and not trained (Gemma 4) */
+    bool experts_beside;  /* experts and the dense MLP read the same x, each through norms of its own (Gemma 4) */
+    bool keys_are_values; /* Gemma 4's global layers: v is k before its norm */
+    double clip_qkv;      /* q, k, v clamped to ± this (OLMo 1); 0: not */
     /* multi-head latent attention (DeepSeek-AI 2024, section 2.1); kv_rank 0: none. K is qk_nope + qk_rope then */
     int64_t q_rank, kv_rank, qk_nope, qk_rope, value_size;
     /* mixture of experts; experts 0: none */

@@ -108,6 +108,7 @@ typedef struct tl_rotary_options {
     double factor, low_freq_factor, high_freq_factor; /* factor 0: none */
     int64_t original_context;
     int64_t rotated; /* R; 0: K */
+    int64_t pairs;   /* how many of the pairs turn, the others stand still (Gemma 4); 0: all */
     tl_rotary_scaling scaling;
     /* yarn: the magnitude is attention_factor; 0: m(mscale)/m(mscale_all) where both are given, else m(1), with
      * m(a) = 0.1·a·ln(factor) + 1. no_truncate: the ramp's ends are not rounded to whole pairs (gpt-oss). */

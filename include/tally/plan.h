@@ -36,6 +36,7 @@ typedef struct tl_plan_options {
     bool autocast;                  /* of the mixed precisions: see tl_precision_apply */
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
+    tl_choices choices; /* tally/choices.h; what changes nothing for the model is said among the assumptions */
     double clip;
     bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
     tl_u128 tokens;         /* of the whole run; 0: not given */

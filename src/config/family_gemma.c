@@ -1,4 +1,4 @@
-/* Gemma 1 to 3, and what is refused of 4. Defaults: transformers' configuration_gemma.py, …_gemma2.py, …_gemma3.py, …_gemma4.py. */
+/* Gemma 1 to 4. Defaults: transformers' configuration_gemma.py, …_gemma2.py, …_gemma3.py, …_gemma4.py. */
 #include "config/fields.h"
 #include "nn/family.h"
 
@@ -100,23 +100,60 @@ void tl_config_gemma3(tl_config_reader *r) {
         m->layer[i] = (uint8_t)(m->layer[i] & ~TL_LAYER_WINDOW);
 }
 
-/* What Gemma 4 adds has no field in a model's description; each file is refused by what it asks for first. */
+/* Layers that see all have heads of their own, and often values that are the keys before their norm. */
+static void read_global_heads(tl_config_reader *r) {
+    tl_model *m = r->model;
+    bool same = tl_config_flag_given(r, "attention_k_eq_v");
+    m->global_kv_heads = m->kv_heads;
+    m->keys_are_values = same;
+    if (same && tl_config_has(r, "num_global_key_value_heads"))
+        m->global_kv_heads = tl_config_size(r, "num_global_key_value_heads");
+    else
+        (void)tl_config_has(r, "num_global_key_value_heads");
+    for (int64_t i = 0; i < m->layers; i++)
+        if (!(m->layer[i] & TL_LAYER_LOCAL_ROPE))
+            tl_config_mark(m, i, TL_LAYER_GLOBAL_HEADS);
+}
+
+static void read_experts_beside(tl_config_reader *r) {
+    tl_model *m = r->model;
+    static const char *const keys[] = {"num_experts", "top_k_experts", "moe_intermediate_size"};
+    if (!tl_config_flag_given(r, "enable_moe_block")) {
+        for (int i = 0; i < 3; i++)
+            (void)tl_config_has(r, keys[i]);
+        return;
+    }
+    m->experts_beside = m->norm_top_k = true;
+    m->experts = tl_config_required(r, keys[0], NULL, 128, &m->source_experts);
+    m->experts_per_token = tl_config_size_or(r, keys[1], 8);
+    m->expert_ff = tl_config_required(r, keys[2], NULL, 704, &m->source_expert_ff);
+    for (int64_t i = 0; i < m->layers; i++)
+        tl_config_mark(m, i, TL_LAYER_EXPERTS);
+}
+
 void tl_config_gemma4(tl_config_reader *r) {
-    static const struct {
-        const char *key, *why;
-    } flags[] = {
-        {"enable_moe_block", "experts that run beside the dense MLP, with norms of their own, are not built in"},
-        {"use_double_wide_mlp", "MLPs of two widths are not built in"},
-    };
-    tl_model_start(r->model, TL_FAMILY_GEMMA4);
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        tl_config_only(r, flags[i].key, false, flags[i].why);
+    const unsigned local = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE;
+    tl_model *m = r->model;
+    tl_model_start(m, TL_FAMILY_GEMMA4);
+    tl_config_only(r, "use_double_wide_mlp", false, "MLPs of two widths are not built in");
     if (tl_config_has(r, "num_kv_shared_layers") && tl_config_count(r, "num_kv_shared_layers") != 0)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "num_kv_shared_layers",
                        "is not 0: layers that share keys and values are not built in");
     if (!tl_config_has(r, "hidden_size_per_layer_input") || tl_config_count(r, "hidden_size_per_layer_input") != 0)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, "hidden_size_per_layer_input",
                        "is not 0 (absent it is 256): embeddings of each layer are not built in");
-    tl_config_fail(r, TL_ERR_UNSUPPORTED, "model_type",
-                   "is gemma4_text: norms of values, a scalar for each layer and heads of two sizes are not built in");
+    m->global_head_size = tl_config_size_or(r, "global_head_dim", 512);
+    read_gemma(
+        r, &(tl_config_sizes){30, 2304, 8, 9216, 262144, 131072},
+        &(tl_config_rope){.theta = 1e6, .local_theta = 10000, .local_key = "rope_local_base_freq", .spread = true});
+    if (r->status != TL_OK)
+        return;
+    m->final_softcap = read_cap(r, "final_logit_softcapping", 0);
+    bool window = tl_config_read_window(r, "sliding_window", 512);
+    if (!tl_config_read_layer_types(r, local))
+        every_but(m, 6, local);
+    read_global_heads(r);
+    read_experts_beside(r);
+    for (int64_t i = 0; !window && i < m->layers; i++)
+        m->layer[i] = (uint8_t)(m->layer[i] & ~TL_LAYER_WINDOW);
 }

@@ -47,7 +47,7 @@ static void read_yarn(tl_config_reader *r, const char *outer) {
 }
 
 /* The kind of the current object. */
-static void read_kind(tl_config_reader *r, const char *outer) {
+static void read_kind(tl_config_reader *r, const tl_config_rope *how, const char *outer) {
     static const char *const angles_only[] = {"dynamic", "longrope", "su", "ntk", "proportional"};
     tl_model *m = r->model;
     const char *key = tl_config_has(r, "rope_type") ? "rope_type" : "type";
@@ -59,7 +59,7 @@ static void read_kind(tl_config_reader *r, const char *outer) {
         return;
     }
     kind = tl_config_string(r, key);
-    if (kind == NULL || strcmp(kind, "default") == 0)
+    if (kind == NULL || strcmp(kind, "default") == 0 || (how->spread && strcmp(kind, "proportional") == 0))
         return;
     for (size_t i = 0; i < sizeof angles_only / sizeof angles_only[0]; i++)
         if (strcmp(kind, angles_only[i]) == 0) {
@@ -99,6 +99,10 @@ static void take_share(tl_config_reader *r, const tl_config_rope *how, const cha
     int64_t size = (int64_t)(share * (double)m->head_size); /* cut, as transformers does */
     if (r->status != TL_OK || share == 1)
         return;
+    if (how->spread) {
+        m->global_rotary_size = 2 * (int64_t)(share * (double)m->global_head_size / 2);
+        return;
+    }
     if (how->partial_key == NULL)
         tl_config_fail(r, TL_ERR_UNSUPPORTED, key, "is %g: %s turns whole heads", share, r->family);
     else if (size < 2 || size % 2 != 0)
@@ -117,7 +121,7 @@ static void read_place(tl_config_reader *r, const tl_config_rope *how, const cha
     if (kinds)
         read_local(r, place);
     if (!kinds || tl_config_enter(r, "full_attention", &inner)) {
-        read_kind(r, place);
+        read_kind(r, how, place);
         if (tl_config_has(r, "rope_theta")) {
             r->model->rope_theta = tl_config_real(r, "rope_theta", 1e-9, 1e18);
             *theta = true;

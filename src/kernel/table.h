@@ -98,6 +98,7 @@ typedef struct tl_rotary_attr {
     int scaling;
     bool no_truncate; /* yarn: the ramp's ends are not rounded to whole pairs */
     int64_t rotated;  /* the first of the last axis that turn; 0: all. The rest is copied */
+    int64_t pairs;    /* of those, the pairs whose angle is not 0; 0: all */
     double factor, low_freq_factor, high_freq_factor;
     int64_t original_context;
     /* yarn; attention_factor 0: 0.1·ln(factor) + 1, or of mscale ÷ mscale_all where both are given */

@@ -21,7 +21,8 @@ static bool norm_of(tl_net *net, tl_norm *norm, const char *path, const char *na
     return tl_net_norm(net, norm, text, size);
 }
 
-static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl_dim q, tl_dim kv) {
+/* `same`: values are the keys before their norm. */
+static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl_dim q, tl_dim kv, bool same) {
     tl_ctx *ctx = net->ctx;
     const tl_names *n = net->names;
     const tl_model *m = &net->model;
@@ -35,7 +36,7 @@ static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl
     }
     return (a->q = linear(net, path, n->q, q, D, std, bias, &a->q_bias)) &&
            (a->k = linear(net, path, n->k, kv, D, std, bias, &a->k_bias)) &&
-           (m->keys_are_values || (a->v = linear(net, path, n->v, kv, D, std, bias, &a->v_bias)));
+           (same || (a->v = linear(net, path, n->v, kv, D, std, bias, &a->v_bias)));
 }
 
 bool tl_attention_build(tl_net *net, tl_block *b, const char *path) {
@@ -49,7 +50,7 @@ bool tl_attention_build(tl_net *net, tl_block *b, const char *path) {
     a->G = wide ? s->Gg : s->G;
     a->K = a->L = wide ? s->Kg : s->K;
     tl_dim q = tl_dim_mul(ctx, s->H, a->K), kv = tl_dim_mul(ctx, a->G, a->K);
-    bool ok = build_projections(net, a, path, q, kv);
+    bool ok = build_projections(net, a, path, q, kv, wide && m->keys_are_values);
     if (ok && (m->qk_norm == TL_QK_HEAD || m->qk_norm == TL_QK_ALL)) {
         bool head = m->qk_norm == TL_QK_HEAD;
         ok = norm_of(net, &a->q_norm, path, n->q_norm, head ? a->K : q) &&
@@ -125,13 +126,18 @@ static struct projected apart(tl_net *net, const tl_block *b, tl_tensor *x) {
         if (!y)
             return (struct projected){0};
         tl_tensor *wide = net->model.qk_norm == TL_QK_ALL ? tl_apply_norm(net, norms[i], norm_names[i], y) : y;
-        made[i] = ready(net, b, split_heads(net, wide, count[i], a->K), norms[i], norm_names[i]);
+        tl_tensor *heads = split_heads(net, wide, count[i], a->K);
+        made[i] = ready(net, b, heads, norms[i], norm_names[i]);
+        v = heads; /* where there is no other: the keys before their norm */
         if (turns(net, b))
             tl_release(y);
     }
-    v = clipped(net, tl_apply_linear(net, n->v, x, a->v, a->v_bias));
-    v = tl_transpose(split_heads(net, v, a->G, a->L), 1, 2);
-    return (struct projected){made[0], made[1], v};
+    if (a->v)
+        v = split_heads(net, clipped(net, tl_apply_linear(net, n->v, x, a->v, a->v_bias)), a->G, a->L);
+    static const tl_norm without_gain = {.kind = TL_NORM_RMS};
+    if (net->model.value_norm)
+        v = tl_apply_norm(net, &without_gain, "v_norm", v);
+    return (struct projected){made[0], made[1], tl_transpose(v, 1, 2)};
 }
 
 /* [B,T,H·K + 2·G·K], q, k and v in turn. */

@@ -246,6 +246,44 @@ const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, 
     return buffer;
 }
 
+tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *error) {
+    tl_choices changed = *choices;
+    uint32_t seen = 0;
+    for (const char *at = text; *at;) {
+        char name[32], value[64];
+        size_t whole = strcspn(at, ","), word = strcspn(at, "=,");
+        if (at[word] != '=' || word >= sizeof name || whole - word > sizeof value)
+            return tl_fail(error, TL_ERR_ARGUMENT, "\"%.80s\" is no choice; NAME=VALUE, as norm=composed, would work",
+                           at);
+        snprintf(name, sizeof name, "%.*s", (int)word, at);
+        snprintf(value, sizeof value, "%.*s", (int)(whole - word - 1), at + word + 1);
+        tl_status status = tl_choice_set(&changed, name, value, error);
+        if (status != TL_OK)
+            return status;
+        for (int i = 0; i < CHOICES; i++)
+            if (strcmp(choices_table[i].name, name) == 0) {
+                if (seen >> i & 1)
+                    return tl_fail(error, TL_ERR_ARGUMENT, "%s is chosen twice", name);
+                seen |= UINT32_C(1) << i;
+            }
+        at += whole + (at[whole] == ',');
+    }
+    *choices = changed;
+    return TL_OK;
+}
+
+char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size) {
+    char text[40];
+    size_t at = 0;
+    if (size > 0)
+        buffer[0] = '\0';
+    for (int i = 0; i < CHOICES && at < size; i++)
+        if (!tl_choice_is_default(choices, i))
+            at += (size_t)snprintf(buffer + at, size - at, "%s%s=%s", at ? "," : "", choices_table[i].name,
+                                   tl_choice_value(choices, i, text, sizeof text));
+    return buffer;
+}
+
 bool tl_choice_is_default(const tl_choices *choices, int index) { return get(choices, index) == 0; }
 
 /* ---- what changes nothing ---- */

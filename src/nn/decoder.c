@@ -61,6 +61,17 @@ static bool norm_at(tl_net *net, tl_norm *norm, const char *block, const char *n
     return tl_net_norm(net, norm, path, net->symbols.D);
 }
 
+/* Gemma 4's layer_scalar is a buffer: published, and moved by no gradient. */
+static bool build_scalar(tl_net *net, tl_block *b, const char *block) {
+    char name[128];
+    snprintf(name, sizeof name, "%slayer_scalar", block);
+    b->scalar =
+        tl_net_parameter(net, name, TL_SHAPE(net->ctx, tl_dim_of(1)), (tl_start){TL_START_ONE, 0}, false, false);
+    if (b->scalar)
+        tl_tensor_require_grad(b->scalar, false);
+    return b->scalar != NULL;
+}
+
 static bool build_block(tl_net *net, int64_t i) {
     char path[96], mlp[128];
     const tl_names *n = net->names;
@@ -74,9 +85,11 @@ static bool build_block(tl_net *net, int64_t i) {
     ok = ok && (!around || norm_at(net, &b->norm_1_after, path, n->norm_1_after));
     ok = ok && (!has_two_norms(m) || norm_at(net, &b->norm_2, path, n->norm_2));
     snprintf(mlp, sizeof mlp, "%s%s%s", path, n->mlp, n->mlp[0] ? "." : "");
-    ok = ok && (b->layer & TL_LAYER_EXPERTS ? tl_experts_build(net, b, path)
-                                            : tl_mlp_build(net, &b->mlp, mlp, net->symbols.F));
-    return ok && (!around || norm_at(net, &b->norm_2_after, path, n->norm_2_after));
+    bool experts = b->layer & TL_LAYER_EXPERTS;
+    ok = ok && ((experts && !m->experts_beside) || tl_mlp_build(net, &b->mlp, mlp, net->symbols.F));
+    ok = ok && (!experts || tl_experts_build(net, b, path));
+    ok = ok && (!around || norm_at(net, &b->norm_2_after, path, n->norm_2_after));
+    return ok && (!m->layer_scalar || build_scalar(net, b, path));
 }
 
 static bool build_head(tl_net *net) {
@@ -124,7 +137,7 @@ static tl_tensor *attention(tl_net *net, const tl_block *b, tl_tensor *x) {
 }
 
 static tl_tensor *mlp(tl_net *net, const tl_block *b, tl_tensor *x) {
-    if (b->experts.router)
+    if (b->experts.router && !net->model.experts_beside)
         return tl_apply_experts(net, b, x);
     tl_enter_part(net, net->names->mlp);
     tl_tensor *y = tl_dropout_if(net, tl_apply_mlp(net, &b->mlp, x), net->model.dropout_residual, "mlp.residual");
@@ -146,7 +159,12 @@ static tl_tensor *block(tl_net *net, const tl_block *b, tl_tensor *x) {
         y = attention(net, b, tl_apply_norm(net, &b->norm_1, n->norm_1, x));
         y = tl_add(x, tl_apply_norm(net, &b->norm_1_after, n->norm_1_after, y));
         z = mlp(net, b, tl_apply_norm(net, &b->norm_2, n->norm_2, y));
-        return tl_add(y, tl_apply_norm(net, &b->norm_2_after, n->norm_2_after, z));
+        if (b->experts.router && net->model.experts_beside) {
+            z = tl_apply_norm(net, &b->mlp_after, "post_feedforward_layernorm_1", z);
+            z = tl_add(z, tl_apply_experts_beside(net, b, y));
+        }
+        z = tl_add(y, tl_apply_norm(net, &b->norm_2_after, n->norm_2_after, z));
+        return b->scalar ? tl_mul(z, b->scalar) : z;
     case TL_PLACE_PARALLEL:
     case TL_PLACE_PARALLEL_TWO: {
         tl_tensor *read = tl_apply_norm(net, &b->norm_1, n->norm_1, x);

@@ -130,9 +130,14 @@ void tl_model_start(tl_model *m, tl_family family) {
     case TL_FAMILY_GEMMA3:
         gemma(m, TL_PLACE_AROUND, TL_QK_HEAD);
         break;
+    case TL_FAMILY_GEMMA4:
+        gemma(m, TL_PLACE_AROUND, TL_QK_HEAD);
+        m->norm = TL_NORM_RMS;
+        m->query_scale = 1;
+        m->value_norm = m->layer_scalar = true;
+        break;
     case TL_FAMILY_GPT2:
     case TL_FAMILY_CRUNCHER:
-    case TL_FAMILY_GEMMA4:
     case TL_FAMILY_COUNT:
         break;
     default:

@@ -2,6 +2,7 @@
 #include "tally/init.h"
 
 #include "base/decimal.h"
+#include "nn/names.h"
 #include "nn/start.h"
 #include "tensor/ctx.h"
 
@@ -165,11 +166,11 @@ static tl_status as_family(tl_tensor *t, const char *name, tl_start start) {
 }
 
 /* A weight's fans; of all experts' weights, [E, out, in] and, published fused, [E, in, out], an expert's. */
-static tl_status fans_of(tl_tensor *t, const char *name, double *in, double *out) {
+static tl_status fans_of(const tl_net *net, tl_tensor *t, const char *name, double *in, double *out) {
     static const char *const apart[] = {".weight", NULL};
     if (t->shape.ndim != 3)
         return fans(t, in, out);
-    bool fused = !ends_in_one_of(name, apart);
+    bool fused = !ends_in_one_of(name, apart) && !net->names->fused_rows;
     *in = (double)t->shape.dim[fused ? 1 : 2].size;
     *out = (double)t->shape.dim[fused ? 2 : 1].size;
     return TL_OK;
@@ -195,7 +196,7 @@ tl_status tl_scheme_start(const tl_net *net, tl_tensor *t, const char *name, tl_
     double value = net->init.value, in = 0, out = 0;
     if (start.kind != TL_START_NORMAL || t->shape.ndim < 2)
         return as_family(t, name, start);
-    tl_status status = fans_of(t, name, &in, &out);
+    tl_status status = fans_of(net, t, name, &in, &out);
     if (status != TL_OK)
         return status;
     switch (net->init.kind) {

@@ -178,6 +178,8 @@ static tl_status fused_chunk(tl_net *net, struct fused *f, tl_tensor *x, tl_tens
                              : tl_cross_entropy(d, target, TL_IGNORE_INDEX);
     tl_accumulate(f->loss, tl_mul(mean, share));
     tl_module_end(ctx);
+    tl_phase phase = tl_phase_get(ctx);
+    tl_phase_set(ctx, TL_PHASE_BACKWARD); /* what follows is backward's work, done here */
     if (wanted && cap != 0)
         d = through_cap(d, bent);
     if (f->dx)
@@ -186,6 +188,7 @@ static tl_status fused_chunk(tl_net *net, struct fused *f, tl_tensor *x, tl_tens
         tl_matmul_into(f->dw, tl_transpose(d, 0, 1), x, TL_CAUSAL_NONE);
     if (f->dbias)
         tl_accumulate(f->dbias, tl_sum(d, (int[]){0}, 1, false));
+    tl_phase_set(ctx, phase);
     tl_scope_end(ctx);
     return tl_ctx_status(ctx);
 }

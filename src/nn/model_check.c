@@ -396,6 +396,10 @@ static tl_status check_tables(const char *name, const tl_model *m, tl_error *err
     return TL_OK;
 }
 
+typedef tl_status check(const char *name, const tl_model *model, tl_error *error);
+static check *const checks[] = {check_kinds,  check_heads,  check_tables, tl_names_check,
+                                check_layers, check_latent, check_experts};
+
 tl_status tl_model_check(const tl_model *model, tl_error *error) {
     const sized_field fields[] = {
         {"layers (N)", model->layers, MOST_LAYERS, &model->source_layers},
@@ -407,8 +411,6 @@ tl_status tl_model_check(const tl_model *model, tl_error *error) {
         {"context (C)", model->context, MOST_SIZE, &model->source_context},
         {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff}, /* last: only dense layers have one */
     };
-    tl_status (*const checks[])(const char *, const tl_model *, tl_error *) = {
-        check_kinds, check_heads, check_tables, tl_names_check, check_layers, check_latent, check_experts};
     char name[96];
     tl_status status;
     int count = (int)(sizeof fields / sizeof fields[0]);

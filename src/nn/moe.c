@@ -4,6 +4,7 @@
  * (output_router_logits, false in every family), and so none is added here. */
 #include "nn/names.h"
 
+#include "tally/ops_index.h"
 #include "tally/ops_moe.h"
 #include "tensor/ctx.h"
 
@@ -37,12 +38,32 @@ static bool build_fused(tl_net *net, tl_experts *e, const char *path) {
     const tl_symbols *s = &net->symbols;
     double std = net->model.init_std;
     tl_dim both = tl_dim_mul(ctx, tl_dim_of(2), s->Fe);
-    bool bias = net->model.expert_bias;
-    return (e->fused = parameter(net, path, "experts.gate_up_proj", TL_SHAPE(ctx, s->E, s->D, both), std)) &&
+    bool bias = net->model.expert_bias, rows = net->names->fused_rows;
+    tl_shape up = rows ? TL_SHAPE(ctx, s->E, both, s->D) : TL_SHAPE(ctx, s->E, s->D, both);
+    tl_shape down = rows ? TL_SHAPE(ctx, s->E, s->D, s->Fe) : TL_SHAPE(ctx, s->E, s->Fe, s->D);
+    return (e->fused = parameter(net, path, "experts.gate_up_proj", up, std)) &&
            (!bias ||
             (e->fused_bias = parameter(net, path, "experts.gate_up_proj_bias", TL_SHAPE(ctx, s->E, both), 0))) &&
-           (e->down = parameter(net, path, "experts.down_proj", TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
+           (e->down = parameter(net, path, "experts.down_proj", down, std)) &&
            (!bias || (e->down_bias = parameter(net, path, "experts.down_proj_bias", TL_SHAPE(ctx, s->E, s->D), 0)));
+}
+
+static bool build_beside(tl_net *net, tl_block *b, const char *path) {
+    char text[3][160];
+    tl_ctx *ctx = net->ctx;
+    const tl_symbols *s = &net->symbols;
+    tl_experts *e = &b->experts;
+    tl_start one = {TL_START_ONE, 0};
+    snprintf(text[0], sizeof text[0], "%srouter.scale", path);
+    snprintf(text[1], sizeof text[1], "%srouter.per_expert_scale", path);
+    if (!(e->router_scale = tl_net_parameter(net, text[0], TL_SHAPE(ctx, s->D), one, false, false)) ||
+        !(e->expert_scale = tl_net_parameter(net, text[1], TL_SHAPE(ctx, s->E), one, false, false)))
+        return false;
+    snprintf(text[0], sizeof text[0], "%spost_feedforward_layernorm_1", path);
+    snprintf(text[1], sizeof text[1], "%spre_feedforward_layernorm_2", path);
+    snprintf(text[2], sizeof text[2], "%spost_feedforward_layernorm_2", path);
+    return tl_net_norm(net, &b->mlp_after, text[0], s->D) && tl_net_norm(net, &b->experts_before, text[1], s->D) &&
+           tl_net_norm(net, &b->experts_after, text[2], s->D);
 }
 
 /* DeepSeek-V3's bias of choice is moved by the load of the experts, not by a gradient (DeepSeek-V3, section 2.1.2). */
@@ -75,7 +96,7 @@ bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
         e->shared_gate = tl_net_linear(net, part, tl_dim_of(1), s->D, m->init_std, false, NULL);
         ok = e->shared_gate != NULL;
     }
-    return ok;
+    return ok && (!m->experts_beside || build_beside(net, block, path));
 }
 
 /* ---- routing ---- */
@@ -116,7 +137,11 @@ static bool route(tl_net *net, const tl_experts *e, tl_tensor *x, tl_routing *ro
                                 .renormalise = renormalise,
                                 .renormalise_epsilon = renormalise && net->names->router_f32 ? 1e-20 : 0,
                                 .scale = m->routed_scale};
-    return tl_route_top_k(y, &options, routing) == TL_OK;
+    if (tl_route_top_k(y, &options, routing) != TL_OK || !e->expert_scale)
+        return tl_ctx_status(net->ctx) == TL_OK;
+    tl_tensor *scale = tl_gather(e->expert_scale, routing->experts, 0);
+    routing->weights = scale ? tl_mul(routing->weights, tl_cast(scale, tl_tensor_dtype(routing->weights))) : NULL;
+    return routing->weights != NULL;
 }
 
 /* ---- the experts ---- */
@@ -168,20 +193,20 @@ static tl_tensor *run_experts(tl_net *net, const tl_experts *e, const struct dis
     const tl_names *n = net->names;
     tl_tensor *y;
     if (e->fused)
-        y = gated_columns(net, expert_product(net, d, n->expert_gate_up, x, e->fused, e->fused_bias, true));
+        y = gated_columns(net, expert_product(net, d, n->expert_gate_up, x, e->fused, e->fused_bias, !n->fused_rows));
     else {
         tl_tensor *gate = expert_product(net, d, n->expert_gate, x, e->gate, NULL, false);
         y = tl_gated(net, gate, expert_product(net, d, n->expert_up, x, e->up, NULL, false));
     }
-    return expert_product(net, d, n->expert_down, y, e->down, e->down_bias, e->fused != NULL);
+    return expert_product(net, d, n->expert_down, y, e->down, e->down_bias, e->fused && !n->fused_rows);
 }
 
-/* x[n,D] → [n,D] */
-static tl_tensor *routed(tl_net *net, const tl_experts *e, tl_tensor *x) {
+/* x[n,D] → [n,D]; the router reads `seen`[n,D] */
+static tl_tensor *routed(tl_net *net, const tl_experts *e, tl_tensor *seen, tl_tensor *x) {
     const tl_symbols *s = &net->symbols;
     struct dispatch d = {0};
     tl_routing r = {0};
-    if (!route(net, e, x, &r))
+    if (!seen || !x || !route(net, e, seen, &r))
         return NULL;
     tl_enter(net, "experts", -1);
     tl_dim n = tl_tensor_shape(x)->dim[0];
@@ -218,9 +243,31 @@ tl_tensor *tl_apply_experts(tl_net *net, const tl_block *b, tl_tensor *x) {
     tl_enter_part(net, net->names->moe);
     tl_shape shape = *tl_tensor_shape(x);
     tl_dim n = tl_dim_mul(ctx, shape.dim[0], shape.dim[1]);
-    tl_tensor *y = routed(net, e, tl_view(x, TL_SHAPE(ctx, n, shape.dim[2])));
+    tl_tensor *rows = tl_view(x, TL_SHAPE(ctx, n, shape.dim[2])), *y = routed(net, e, rows, rows);
     y = y ? tl_view(y, shape) : NULL;
     if (y && net->model.shared_ff > 0)
         y = tl_add(y, shared(net, e, x));
     return tl_leave_part(net, net->names->moe, y);
+}
+
+/* What the router reads is normed without a gain, and times scale·D^(−1/2) (Hugging Face's modeling_gemma4.py). */
+static tl_tensor *seen_by_router(tl_net *net, const tl_experts *e, tl_tensor *x) {
+    static const tl_norm without_gain = {.kind = TL_NORM_RMS};
+    tl_tensor *y = tl_apply_norm(net, &without_gain, "router.norm", x);
+    y = y ? tl_mul(y, e->router_scale) : NULL;
+    return y ? tl_scale(y, 1 / tl_square_root((double)net->model.width), 0) : NULL;
+}
+
+tl_tensor *tl_apply_experts_beside(tl_net *net, const tl_block *b, tl_tensor *x) {
+    tl_ctx *ctx = net->ctx;
+    if (!x)
+        return NULL;
+    tl_scope_begin(ctx);
+    tl_shape shape = *tl_tensor_shape(x);
+    tl_dim n = tl_dim_mul(ctx, shape.dim[0], shape.dim[1]);
+    tl_tensor *rows = tl_view(x, TL_SHAPE(ctx, n, shape.dim[2])), *seen = seen_by_router(net, &b->experts, rows);
+    tl_tensor *read = tl_apply_norm(net, &b->experts_before, "pre_feedforward_layernorm_2", rows);
+    tl_tensor *y = routed(net, &b->experts, seen, read);
+    y = y ? tl_apply_norm(net, &b->experts_after, "post_feedforward_layernorm_2", tl_view(y, shape)) : NULL;
+    return tl_leave_part(net, "", y);
 }

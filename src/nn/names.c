@@ -62,7 +62,7 @@ static const tl_names names[TL_FAMILY_COUNT] = {
     [TL_FAMILY_GEMMA2] = {LLAMA_MODEL, GEMMA_NORMS, LLAMA_ATTENTION, LLAMA_MLP},
     [TL_FAMILY_GEMMA3] = {LLAMA_MODEL, GEMMA_NORMS, LLAMA_ATTENTION, LLAMA_MLP},
     [TL_FAMILY_GEMMA4] = {LLAMA_MODEL, GEMMA_NORMS, LLAMA_ATTENTION, LLAMA_MLP, .moe = "", .router = "router.proj",
-                          .expert_gate_up = "gate_up_proj", .expert_down = "down_proj"},
+                          .expert_gate_up = "gate_up_proj", .expert_down = "down_proj", .fused_rows = true},
     [TL_FAMILY_PHI] = {.prefix = "model.",
                        .layers = "layers",
                        .embed = "embed_tokens",

@@ -26,6 +26,7 @@ struct tl_names {
     const char *moe, *router, *shared; /* of layers with experts; parts of the shared expert as in the dense MLP */
     const char *expert_gate, *expert_up, *expert_gate_up, *expert_down;
     bool experts_apart;   /* published one by one */
+    bool fused_rows;      /* fused: [E, out, in] as the others, else [E, in, out] */
     bool columns_in_turn; /* fused: gate and value column by column, else in halves */
     bool router_f32;      /* the router's product runs in f32, its weights' sum has 1e-20 added */
     bool transposed;      /* published [in, out] (GPT-2's Conv1D) */

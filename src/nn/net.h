@@ -38,10 +38,14 @@ typedef struct tl_experts {
     tl_tensor *gate, *up, *down, *fused, *fused_bias, *down_bias;
     tl_mlp shared;
     tl_tensor *shared_gate;
+    tl_tensor *router_scale,
+        *expert_scale; /* Gemma 4: [D] of what the router reads, [E] of what it gives; NULL: none */
 } tl_experts;
 
 typedef struct tl_block {
     tl_norm norm_1, norm_1_after, norm_2, norm_2_after;
+    tl_norm mlp_after, experts_before, experts_after; /* where experts run beside the MLP */
+    tl_tensor *scalar;                                /* [1]; NULL: none */
     tl_attention attention;
     tl_mlp mlp;
     tl_experts experts; /* router NULL: a dense layer */
@@ -165,6 +169,8 @@ tl_tensor *tl_apply_latent(tl_net *net, const tl_block *block, tl_tensor *x);
 /* Within the module of the MLP already. */
 tl_tensor *tl_apply_mlp(tl_net *net, const tl_mlp *mlp, tl_tensor *x);
 tl_tensor *tl_apply_experts(tl_net *net, const tl_block *block, tl_tensor *x);
+/* Experts beside the dense MLP, from the residual stream to the sum's part. */
+tl_tensor *tl_apply_experts_beside(tl_net *net, const tl_block *block, tl_tensor *x);
 /* The standard deviation of a projection back into the residual stream. */
 double tl_residual_std(const tl_net *net);
 /* Enters a module of a name that may be "" or NULL, which is none: then only its scope. */

@@ -15,6 +15,8 @@ static tl_rotary_options options_of(const tl_net *net, int64_t width, bool local
         o.rotated = m->rotary_size;
     if (local)
         return o;
+    if (width == m->global_head_size)
+        o.pairs = m->global_rotary_size / 2;
     o.scaling = m->rope_scaling == TL_ROPE_YARN     ? TL_ROTARY_YARN
                 : m->rope_scaling == TL_ROPE_LINEAR ? TL_ROTARY_LINEAR
                                                     : TL_ROTARY_PLAIN;

@@ -46,6 +46,9 @@ static tl_status rotary_infer(tl_sig *sig) {
         return tl_sig_fail(sig, TL_ERR_SHAPE,
                            "the first %lld of %lld are turned; an even number, no more than there are, would work",
                            (long long)attr->rotated, (long long)width);
+    if (attr->pairs < 0 || attr->pairs > width / 2)
+        return tl_sig_fail(sig, TL_ERR_SHAPE, "%lld of %lld pairs are turned; no more than there are would work",
+                           (long long)attr->pairs, (long long)(width / 2));
     if (attr->rotated == 0 && width % 2)
         return tl_sig_fail(sig, TL_ERR_SHAPE,
                            "the last axis has size %lld and is turned in pairs; an even size would work",
@@ -135,6 +138,7 @@ tl_tensor *tl_rotary_(tl_tensor *x, const tl_rotary_options *options, const char
     attr.high_freq_factor = options->high_freq_factor;
     attr.original_context = options->original_context;
     attr.rotated = options->rotated;
+    attr.pairs = options->pairs;
     attr.scaling = (int)options->scaling;
     attr.beta_fast = options->beta_fast;
     attr.beta_slow = options->beta_slow;

@@ -89,6 +89,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .ranks = o->devices.count,
                                 .optimizer = o->optimizer,
                                 .recompute = o->recompute,
+                                .choices = o->choices,
                                 .condensed = !o->every_micro_batch,
                                 .prefetch = o->prefetch,
                                 .autocast = o->autocast,
@@ -328,6 +329,39 @@ static void note_precision(const tl_plan_options *o, tl_plan *p) {
                      "autocast: fp32 parameters, cast anew by each product that uses them");
 }
 
+/* How the model is run, and what of it the model does not notice. */
+static void note_choices(const tl_plan_options *o, tl_plan *p) {
+    char attention[40], loss[40], text[TL_CHOICES_TEXT];
+    const tl_choices *c = &o->choices;
+    const char *again = o->recompute.kind == TL_RECOMPUTE_NONE    ? "kept"
+                        : o->recompute.kind == TL_RECOMPUTE_EVERY ? "kept where a layer is not computed again"
+                                                                  : "not kept but computed again";
+    tl_choices others = *c;
+    others.attention = TL_ATTENTION_EAGER;
+    others.loss = TL_LOSS_FULL;
+    others.loss_chunks = 0;
+    for (int i = 0; i < tl_choice_count(); i++) {
+        const char *name = tl_choice_at(i)->name;
+        if (strcmp(name, "attention") == 0)
+            snprintf(attention, sizeof attention, "%s", tl_choice_value(c, i, text, sizeof text));
+        if (strcmp(name, "loss") == 0)
+            snprintf(loss, sizeof loss, "%s", tl_choice_value(c, i, text, sizeof text));
+    }
+    if (o->model.family != TL_FAMILY_CRUNCHER)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "attention %s: the T×T scores are %s; loss %s", attention,
+                     c->attention == TL_ATTENTION_FLASH ? "never a tensor" : again, loss);
+    if (tl_choices_text(&others, text, sizeof text)[0])
+        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", text);
+    if (c->softmax_fp32 && o->precision == TL_PRECISION_FP32 && c->attention == TL_ATTENTION_EAGER)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "softmax-fp32 on changes nothing: scores are fp32 already");
+    for (int i = 0; i < tl_choice_count(); i++) {
+        const char *why = tl_choice_effect(&o->model, c, i);
+        if (why)
+            tl_plan_note(p->assumptions, &p->n_assumptions, "%s %s changes nothing for %.60s: %s",
+                         tl_choice_at(i)->name, tl_choice_value(c, i, text, sizeof text), o->model.name, why);
+    }
+}
+
 static void note_memory(const tl_plan_options *o, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
     if (o->devices.note)
@@ -339,11 +373,7 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
                      "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
                      (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
     note_precision(o, p);
-    if (o->model.family != TL_FAMILY_CRUNCHER)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "attention eager: the T×T scores are %s; loss full",
-                     o->recompute.kind == TL_RECOMPUTE_NONE    ? "kept"
-                     : o->recompute.kind == TL_RECOMPUTE_EVERY ? "kept where a layer is not computed again"
-                                                               : "not kept but computed again");
+    note_choices(o, p);
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");

@@ -167,6 +167,8 @@ static void make_yarn(rotary_task *t) {
  * wavelengths beyond original/low are divided by `factor`, those under original/high kept, those between blended. */
 static double frequency(const rotary_task *t, int64_t pair) {
     const tl_rotary_attr *attr = t->attr;
+    if (attr->pairs > 0 && pair >= attr->pairs)
+        return 0;
     double f = pow(attr->theta, -2.0 * (double)pair / (double)t->rotated);
     if (attr->factor == 0)
         return f;
@@ -180,7 +182,7 @@ static double frequency(const rotary_task *t, int64_t pair) {
     double wavelength = 2 * 3.14159265358979323846 / f, original = (double)attr->original_context;
     if (wavelength < original / attr->high_freq_factor)
         return f;
-    if (wavelength >= original / attr->low_freq_factor) /* at the edge the blend is the same, or 0/0 where low is high */
+    if (wavelength >= original / attr->low_freq_factor) /* at the edge the blend is the same, or 0/0 if low is high */
         return f / attr->factor;
     double blend = (original / wavelength - attr->low_freq_factor) / (attr->high_freq_factor - attr->low_freq_factor);
     return (1 - blend) * f / attr->factor + blend * f;
