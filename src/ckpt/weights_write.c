@@ -252,6 +252,23 @@ static tl_status save(void *self, char *block, int64_t block_bytes) {
     return status == TL_OK ? drop_other(s) : status;
 }
 
+/* What is written must say the model again: a folder that nothing reads is worse than none. */
+static tl_status check_config(const tl_model *m, const char *name, tl_error *error) {
+    tl_error own = {TL_OK, ""};
+    size_t length = 0;
+    tl_model *again = malloc(sizeof *again);
+    tl_json *json = tl_config_json(m, TL_DTYPE_COUNT);
+    const char *text = json ? tl_json_text(json, &length) : NULL;
+    tl_status status = again && text ? tl_config_parse(text, length, name, again, &own)
+                                     : tl_fail(error, TL_ERR_MEMORY, "%s: no memory for its config.json", name);
+    if (own.status != TL_OK)
+        status = tl_fail(error, TL_ERR_UNSUPPORTED, "%s: a config.json of such a model is not written: %s", name,
+                         own.message);
+    tl_json_free(json);
+    free(again);
+    return status;
+}
+
 static tl_status check(const saving *s, const char *prefix, tl_error *error) {
     const tl_model *m = s->model;
     char name[96];
@@ -271,7 +288,7 @@ static tl_status check(const saving *s, const char *prefix, tl_error *error) {
         return tl_fail(error, TL_ERR_ARGUMENT,
                        "names cannot start with \"%.40s\": \"transformer.\", of gpt2's alone, or nothing would work",
                        prefix);
-    return TL_OK;
+    return check_config(m, name, error);
 }
 
 tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weights_options *options, tl_error *error) {
