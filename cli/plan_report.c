@@ -42,12 +42,16 @@ static void out_answer(const tl_cli *cli, const tl_account *a) {
 static void out_model(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
     const tl_plan_options *o = &a->request.options;
-    char count[TL_TEXT], more[TL_TEXT], seq[TL_TEXT + 16] = "", recompute[64] = "", kind[32];
+    char count[TL_TEXT], more[TL_TEXT], part[TL_TEXT], seq[TL_TEXT + 16] = "", recompute[64] = "", kind[32];
+    char active[TL_TEXT + 32] = "";
+    if (p->parameters.active != p->parameters.unique)
+        snprintf(active, sizeof active, "; a token passes %s", u128_grouped((tl_u128)p->parameters.active, part));
     if (o->recompute.kind != TL_RECOMPUTE_NONE)
         snprintf(recompute, sizeof recompute, ", recompute %s", tl_recompute_text(o->recompute, kind, sizeof kind));
-    tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s", o->model.name,
+    tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s%s", o->model.name,
                 u128_grouped((tl_u128)p->parameters.unique, count),
-                u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "");
+                u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "",
+                active);
     if (o->model.family != TL_FAMILY_CRUNCHER)
         snprintf(seq, sizeof seq, " of %s tokens", tl_text_grouped((tl_u128)p->seq, more));
     tl_out_item(
