@@ -585,8 +585,7 @@ static void every_description_given_is_read_or_refused_by_name(void **state) {
                         model.tied);
     }
     closedir(dir);
-    /* ls in the folder */
-    assert_int_equal(read, 37);
+    assert_int_equal(read, 37); /* ls in the folder */
 }
 
 int main(void) {

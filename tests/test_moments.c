@@ -523,8 +523,9 @@ int main(void) {
     if (!mkdtemp(folder))
         return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    static const char *const left[] = {"run.safetensors", "weights/model.safetensors", "weights/config.json", "weights",
-                                       "published/model.safetensors", "published/config.json", "published"};
+    static const char *const left[] = {"run.safetensors", "weights/model.safetensors",   "weights/config.json",
+                                       "weights",         "published/model.safetensors", "published/config.json",
+                                       "published"};
     char path[128];
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
         path_of(left[i], path);

@@ -61,7 +61,7 @@ gives_json() { # NAME STATUS PATTERN ARGUMENT...: JSON of this schema that holds
 # ---- plan
 gives "plan: it fits" 0 "fits: needs" plan gpt2 -g H100
 gives "plan: parameters, every digit" 0 "124,439,808 parameters" plan gpt2 -g H100
-gives "plan: the moment of the peak" 0 "peak at backward, loss, cross_entropy_backward (src/nn/layers.c:" plan gpt2 -g H100
+gives "plan: the moment of the peak" 0 "peak at backward, loss, cross_entropy_backward (src/nn/loss.c:" plan gpt2 -g H100
 gives "plan: the runner-up" 0 "runner-up: " plan gpt2 -g H100
 gives "plan: both conventions" 0 "attention causal" plan gpt2 -g H100
 gives "plan: MFU with its peak, dtype, dense, and how attention counts" 0 \
@@ -130,7 +130,7 @@ refuses "plan: ZeRO by name" "--zero 3 is not done by \`plan'" plan gpt2 --zero 
 refuses "plan: tensor parallel by name" "--tp 2 is not done" plan gpt2 --tp 2
 refuses "plan: dp is the devices" "plain data parallel" plan gpt2 -g 8xH100 --dp 4
 gives "plan: dp that is the devices" 0 "8 devices" plan gpt2 -g 8xH100 --dp 8
-refuses "plan: flash attention by name" "--attention flash" plan gpt2 --attention flash
+gives "plan: flash attention by name" 0 "attention flash: the T×T scores are never a tensor" plan gpt2 -g H100 --attention flash
 # Dense rates of one H100 SXM5 (NVIDIA's data sheet): 1978.9 TFLOP/s in fp8, 989.4 in fp16.
 gives "plan: fp8 is emulated" 0 "fp8 is emulated" plan gpt2 -g H100 --precision fp8-mixed
 gives "plan: fp8 on a device that has it" 0 "1.98 PFLOP/s, H100-SXM5-80GB fp8 dense" plan gpt2 -g H100 --precision fp8-mixed
