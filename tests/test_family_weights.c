@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ckpt/weights.h"
 #include "family_weights.h"
 #include "fixtures/family_fixtures.h"
 #include "tally/config.h"
@@ -575,6 +576,44 @@ static void fp8_with_scales(void **state) {
     }
 }
 
+/* A block that holds four values: rows come in pieces, which start within a block of the scales. */
+static void fp8_through_a_small_block(void **state) {
+    static float have[2 * 300];
+    static double block[16];
+    tl_error error = {0};
+    char path[256];
+    (void)state;
+    drop(&it);
+    unsigned char *bits = add(&it, "w", TL_F8E4M3, 2, 2, 300)->data;
+    float *scale = add(&it, "w_scale_inv", TL_F32, 2, 1, 3)->data;
+    for (int i = 0; i < 600; i++)
+        bits[i] = (unsigned char)(i * 37 % 127);
+    for (int i = 0; i < 3; i++)
+        scale[i] = (float)(i + 1) / 4;
+    write_file("model.safetensors", &it, 0, it.count);
+    tl_safetensors *file = tl_safetensors_open(path_in(in, "model.safetensors", path), &error);
+    assert_non_null(file);
+    for (int64_t half = 8; half <= 64; half *= 2) {
+        tl_weights_passage way = {.from = "file",
+                                  .file = file,
+                                  .scale_file = file,
+                                  .tensor = tl_safetensors_find(file, "w"),
+                                  .scale = tl_safetensors_find(file, "w_scale_inv"),
+                                  .data = (char *)have,
+                                  .to = TL_F32,
+                                  .block = (char *)block,
+                                  .half = half};
+        memset(have, 0, sizeof have);
+        if (tl_weights_read_tensor(&way, &error) != TL_OK)
+            fail_msg("%s", error.message);
+        for (int i = 0; i < 600; i++)
+            if ((double)have[i] != e4m3(bits[i]) * (i % 300 / 128 + 1) / 4)
+                fail_msg("half a block of %d: value %d is %.9g", (int)half, i, (double)have[i]);
+    }
+    tl_safetensors_close(file);
+    empty(in);
+}
+
 static void other_formats_are_named(void **state) {
     static const struct {
         const char *fixture, *tensor, *instead, *words;
@@ -597,6 +636,10 @@ static void other_formats_are_named(void **state) {
         refused(TL_ERR_UNSUPPORTED, "in bf16 or f16");
         empty(in);
     }
+    const family_fixture *phi = fixture_of("phi_msft");
+    fill(&it, phi, "", "");
+    write_whole(phi, &it);
+    refused(TL_ERR_SHAPE, "Phi's first form (phi-msft)");
     const family_fixture *x = fixture_of("mistral"); /* a scale of what is not in fp8 is not passed over */
     fill(&it, x, "", "");
     add(&it, "model.layers.0.mlp.up_proj.weight_scale_inv", TL_F32, 2, 1, 1);
@@ -627,11 +670,11 @@ static int drop_folders(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(read_and_written_back),   cmocka_unit_test(from_shards),
-        cmocka_unit_test(files_that_do_not_fit),   cmocka_unit_test(other_prefixes),
-        cmocka_unit_test(what_is_no_parameter),    cmocka_unit_test(other_parts_are_skipped),
-        cmocka_unit_test(multi_token_prediction),  cmocka_unit_test(fp8_with_scales),
-        cmocka_unit_test(other_formats_are_named),
+        cmocka_unit_test(read_and_written_back),     cmocka_unit_test(from_shards),
+        cmocka_unit_test(files_that_do_not_fit),     cmocka_unit_test(other_prefixes),
+        cmocka_unit_test(what_is_no_parameter),      cmocka_unit_test(other_parts_are_skipped),
+        cmocka_unit_test(multi_token_prediction),    cmocka_unit_test(fp8_with_scales),
+        cmocka_unit_test(fp8_through_a_small_block), cmocka_unit_test(other_formats_are_named),
     };
     return cmocka_run_group_tests(tests, make_folders, drop_folders);
 }

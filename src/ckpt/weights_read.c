@@ -130,13 +130,15 @@ static tl_status mark_part(loading *l, const tl_parameter *p, const tl_weights_p
 }
 
 static tl_status fail_missing(loading *l) {
-    bool head = l->missing.count == 1 && strcmp(l->missing.text, "lm_head.weight") == 0;
+    const char *hint = "";
     if (!l->missing.count)
         return TL_OK;
+    if (l->missing.count == 1 && strcmp(l->missing.text, "lm_head.weight") == 0)
+        hint = "; without a head of its own a model has \"tie_word_embeddings\": true in its config.json";
+    else if (tl_weights_source_index(&l->source, "transformer.embd.wte.weight") >= 0)
+        hint = "; these are the names of Phi's first form (phi-msft): files of model_type phi would work";
     return tl_fail(l->error, TL_ERR_SHAPE, "%s lacks %lld of this model's %lld tensors: %s%s", l->source.name,
-                   (long long)l->missing.count, (long long)l->parts, end_names(&l->missing),
-                   head ? "; without a head of its own a model has \"tie_word_embeddings\": true in its config.json"
-                        : "");
+                   (long long)l->missing.count, (long long)l->parts, end_names(&l->missing), hint);
 }
 
 /* Multi-token prediction is known by what only it has: a layer of the decoder that the config.json left out must not pass. */
