@@ -44,6 +44,7 @@ typedef struct config {
     const char *init;
     int threads;
     tl_recompute recompute;
+    tl_lora_options lora;
     const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
 } config;
 
@@ -162,7 +163,10 @@ static const config recomputed[] = {
            .mixed = true, .best = true, .threads = 2),
 };
 
+#include "planned_adapters.h"
 #include "planned_choices.h"
+
+enum { ADAPTED = sizeof adapted / sizeof adapted[0] };
 
 enum { CHOSEN = sizeof with_choices / sizeof with_choices[0] };
 enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
@@ -219,6 +223,7 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.cs336_order = c->rule == ADAMW_CS336;
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;
+    o.lora = c->lora;
     o.autocast = c->autocast;
     tl_error error = {0};
     choose(c->choices, &o.choices);
@@ -404,6 +409,11 @@ static void test_planned_equals_measured(void **state) {
 static void test_planned_equals_measured_with_recompute(void **state) {
     (void)state;
     compare_all(recomputed, RECOMPUTED);
+}
+
+static void test_planned_equals_measured_with_adapters(void **state) {
+    (void)state;
+    compare_all(adapted, ADAPTED);
 }
 
 static void test_planned_equals_measured_with_choices(void **state) {
@@ -717,6 +727,7 @@ int main(void) {
         cmocka_unit_test(test_arena_holds_every_step),
         cmocka_unit_test(test_arena_reports_unplanned),
         cmocka_unit_test(test_mutations_are_caught),
+        cmocka_unit_test(test_planned_equals_measured_with_adapters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

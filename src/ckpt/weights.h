@@ -23,6 +23,8 @@ typedef struct tl_weights_part {
 
 tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *parameter, int64_t part, tl_weights_part *out,
                              tl_error *error);
+/* The parameter as one tensor of its own name, as a checkpoint of tally has it. */
+tl_status tl_weights_whole_part(const tl_parameter *parameter, tl_weights_part *out, tl_error *error);
 /* What a family's names start with in its own files. NULL: the model has no published form. */
 const char *tl_weights_own_prefix(const tl_model *model);
 /* The name in a file whose names start with `prefix` where the family's own start otherwise. */

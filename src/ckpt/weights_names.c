@@ -10,7 +10,7 @@
 
 tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *p, int64_t part, tl_weights_part *out,
                              tl_error *error) {
-    const tl_shape *s = tl_tensor_shape(p->tensor);
+    const tl_shape *s = p->full ? p->full : tl_tensor_shape(p->tensor);
     tl_status status = tl_published_part(model, p->name, part, &out->published, error);
     if (status != TL_OK)
         return status;
@@ -22,6 +22,19 @@ tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *p, int64
         out->count *= out->dim[d];
     }
     out->first = skip ? out->published.expert * out->count : 0;
+    return TL_OK;
+}
+
+tl_status tl_weights_whole_part(const tl_parameter *p, tl_weights_part *out, tl_error *error) {
+    const tl_shape *s = p->full ? p->full : tl_tensor_shape(p->tensor);
+    out->published = (tl_published){.expert = -1};
+    if (snprintf(out->published.name, sizeof out->published.name, "%s", p->name) >= (int)sizeof out->published.name)
+        return tl_fail(error, TL_ERR_OVERFLOW, "the parameter's name %.60s… is too long", p->name);
+    out->ndim = s->ndim;
+    out->first = 0;
+    out->count = 1;
+    for (int d = 0; d < s->ndim; d++)
+        out->count *= out->dim[d] = s->dim[d].size;
     return TL_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "optim/transfer.h"
 #include "tally/ckpt.h"
+#include "tally/lora.h"
 #include "tensor/ctx.h"
 
 enum { NAMED = 3, KINDS = TL_WEIGHTS_QUANTIZED + 1 };
@@ -33,31 +34,44 @@ typedef struct loading {
     int64_t scaled; /* tensors of fp8 with scales */
     char *block;    /* of tl_transfer_weights: the file's bytes in its first half, converted values in the other */
     int64_t half;
+    bool checkpoint; /* of a plain run: "model.NAME", each parameter whole, states beside it */
     tl_error *error;
 } loading;
 
 typedef tl_status visit_part(loading *l, const tl_parameter *p, const tl_weights_part *part);
 
+static tl_status parts_of(loading *l, const tl_parameter *p, visit_part *visit) {
+    int64_t parts = l->checkpoint ? 1 : tl_published_parts(l->model, p->name);
+    tl_status status = TL_OK;
+    for (int64_t k = 0; k < parts && status == TL_OK; k++) {
+        tl_weights_part part;
+        status = l->checkpoint ? tl_weights_whole_part(p, &part, l->error)
+                               : tl_weights_part_of(l->model, p, k, &part, l->error);
+        if (status == TL_OK)
+            status = visit(l, p, &part);
+    }
+    return status;
+}
+
 static tl_status each_part(loading *l, visit_part *visit) {
     tl_status status = TL_OK;
-    for (int i = 0; i < l->count; i++) {
-        int64_t parts = tl_published_parts(l->model, l->parameters[i].name);
-        for (int64_t k = 0; k < parts && status == TL_OK; k++) {
-            tl_weights_part part;
-            status = tl_weights_part_of(l->model, &l->parameters[i], k, &part, l->error);
-            if (status == TL_OK)
-                status = visit(l, &l->parameters[i], &part);
-        }
-    }
+    for (int i = 0; i < l->count && status == TL_OK; i++)
+        status = parts_of(l, &l->parameters[i], visit);
     return status;
 }
 
 /* ---- names ---- */
 
+static const char *name_of(const loading *l, const tl_weights_part *part, char whole[TL_WEIGHTS_NAME]) {
+    if (!l->checkpoint)
+        return tl_weights_whole_name(l->model, l->prefix, part->published.name, whole);
+    snprintf(whole, TL_WEIGHTS_NAME, "model.%s", part->published.name);
+    return whole;
+}
+
 static const tl_safetensors_tensor *find(const loading *l, const tl_weights_part *part, const tl_safetensors **file) {
     char whole[TL_WEIGHTS_NAME];
-    return tl_weights_source_find(&l->source, tl_weights_whole_name(l->model, l->prefix, part->published.name, whole),
-                                  file);
+    return tl_weights_source_find(&l->source, name_of(l, part, whole), file);
 }
 
 /* DeepSeek's fp8: a scale for each block of 128 × 128, beside the tensor. NULL: it has none. */
@@ -113,8 +127,7 @@ static const char *end_names(names *n) {
 static tl_status mark_part(loading *l, const tl_parameter *p, const tl_weights_part *part) {
     char whole[TL_WEIGHTS_NAME];
     const tl_safetensors *file;
-    int64_t index =
-        tl_weights_source_index(&l->source, tl_weights_whole_name(l->model, l->prefix, part->published.name, whole));
+    int64_t index = tl_weights_source_index(&l->source, name_of(l, part, whole));
     (void)p;
     l->parts++;
     if (index < 0) {
@@ -264,6 +277,28 @@ static tl_status read_part(loading *l, const tl_parameter *p, const tl_weights_p
     return status;
 }
 
+/* A quantised parameter's values come in full, one parameter at a time, and are quantised where they lie. */
+static tl_status read_quantized(loading *l, int index) {
+    tl_ctx *ctx = tl_tensor_ctx(l->parameters[index].tensor);
+    tl_parameter full = l->parameters[index];
+    tl_scope_begin(ctx);
+    full.tensor = tl_empty(ctx, tl_tensor_dtype(l->parameters[0].tensor), *full.full, TL_WORK);
+    tl_status status = full.tensor ? parts_of(l, &full, read_part) : tl_ctx_status(ctx);
+    if (status == TL_OK)
+        status = tl_net_requantize(l->net, index, full.tensor);
+    tl_scope_end(ctx);
+    if (tl_ctx_status(ctx) != TL_OK)
+        return tl_fail(l->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+    return status;
+}
+
+static tl_status read_all(loading *l) {
+    tl_status status = TL_OK;
+    for (int i = 0; i < l->count && status == TL_OK; i++)
+        status = l->parameters[i].full ? read_quantized(l, i) : parts_of(l, &l->parameters[i], read_part);
+    return status;
+}
+
 /* A tied model's file may hold the head all the same; then it must be the embedding. */
 static tl_status check_tied(loading *l) {
     const tl_safetensors *file, *table_file;
@@ -319,16 +354,17 @@ static tl_status load(void *self, char *block, int64_t block_bytes) {
     l->used = calloc((size_t)tl_weights_source_tensors(&l->source) + 1, sizeof *l->used);
     if (!l->used)
         return tl_fail(l->error, TL_ERR_MEMORY, "%s: no memory for a table of tensors", l->source.name);
-    find_prefix(l);
+    if (!l->checkpoint)
+        find_prefix(l);
     tl_status status = each_part(l, mark_part);
     if (status == TL_OK)
-        status = check_others(l);
+        status = l->checkpoint ? fail_missing(l) : check_others(l);
     if (status == TL_OK)
         status = each_part(l, check_part);
-    if (status == TL_OK)
+    if (status == TL_OK && !l->checkpoint)
         status = check_tied(l);
     if (status == TL_OK)
-        status = each_part(l, read_part);
+        status = read_all(l);
     if (status == TL_OK)
         note_formats(l);
     free(l->used);
@@ -368,6 +404,20 @@ static tl_status load_checkpoint(const char *path, tl_net *net, tl_weights_repor
     return status;
 }
 
+/* Whether a checkpoint is of a run that trained every parameter, to start adapters from. */
+static tl_status is_plain(const char *file, bool *plain, tl_error *error) {
+    tl_ckpt *c = tl_ckpt_open(file, error);
+    if (!c)
+        return error->status;
+    const tl_safetensors *f = tl_ckpt_file(c);
+    *plain = true;
+    for (int64_t i = 0; i < tl_safetensors_count(f) && *plain; i++)
+        *plain = !strstr(tl_safetensors_at(f, i)->name, ".lora_A.");
+    tl_status status = *plain ? tl_ckpt_verify(c, error) : TL_OK;
+    tl_ckpt_close(c);
+    return status;
+}
+
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) {
     tl_weights_report own_report = {0};
     tl_error own = {TL_OK, ""};
@@ -375,15 +425,20 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     loading l = {.net = net, .model = tl_net_model(net), .report = report ? report : &own_report, .error = &own};
     memset(l.report, 0, sizeof *l.report);
     l.count = tl_net_parameters(net, &l.parameters);
+    while (l.count > 0 && l.parameters[l.count - 1].adapter) /* no published file has them, and they stand at the end */
+        l.count--;
     tl_ctx *ctx = l.count > 0 ? tl_tensor_ctx(l.parameters[0].tensor) : NULL;
     if (!ctx || tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");
     if (!tl_weights_own_prefix(l.model))
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no published weights; decoders have",
                        tl_family_name(l.model->family));
-    if (is_checkpoint(path, file))
+    bool ours = is_checkpoint(path, file);
+    tl_status status = ours && tl_net_lora(net) ? is_plain(file, &l.checkpoint, &own) : TL_OK;
+    if (status == TL_OK && ours && !l.checkpoint)
         return load_checkpoint(file, net, l.report, error);
-    tl_status status = tl_weights_source_open(&l.source, path, l.report, &own);
+    if (status == TL_OK)
+        status = tl_weights_source_open(&l.source, ours ? file : path, l.report, &own);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", own.message);
     l.report->files = l.source.count;

@@ -12,6 +12,7 @@
 #include "data/replace.h"
 #include "optim/transfer.h"
 #include "tally/config.h"
+#include "tally/lora.h"
 #include "tensor/ctx.h"
 
 enum { TL_WEIGHTS_WRITTEN = sizeof((tl_published *)NULL)->name + 16 }; /* with "transformer." */
@@ -303,6 +304,11 @@ tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weight
     if (ctx->error.status != TL_OK)
         return tl_fail(error, ctx->error.status, "%s", ctx->error.message);
     tl_status status = check(&s, prefix, error);
+    if (status == TL_OK && tl_net_lora(net))
+        status = tl_fail(error, TL_ERR_UNSUPPORTED,
+                         "a net with adapters over a base of %s is not written as a plain model%s",
+                         tl_lora_base_name(tl_net_lora(net)->base),
+                         tl_net_lora(net)->base == TL_LORA_PLAIN ? "; tl_net_merge_lora folds them in first" : "");
     if (status != TL_OK)
         return status;
     s.dtype = options && options->convert ? options->dtype : tl_tensor_dtype(s.parameters[0].tensor);
