@@ -277,16 +277,22 @@ static tl_status read_part(loading *l, const tl_parameter *p, const tl_weights_p
     return status;
 }
 
-/* A quantised parameter's values come in full, one parameter at a time, and are quantised where they lie. */
+typedef struct quantized {
+    loading *loading;
+    int index;
+} quantized;
+
+static tl_status read_full(void *self, tl_tensor *tensor) {
+    const quantized *q = self;
+    tl_parameter full = q->loading->parameters[q->index];
+    full.tensor = tensor;
+    return parts_of(q->loading, &full, read_part);
+}
+
 static tl_status read_quantized(loading *l, int index) {
+    quantized q = {l, index};
     tl_ctx *ctx = tl_tensor_ctx(l->parameters[index].tensor);
-    tl_parameter full = l->parameters[index];
-    tl_scope_begin(ctx);
-    full.tensor = tl_empty(ctx, tl_tensor_dtype(l->parameters[0].tensor), *full.full, TL_WORK);
-    tl_status status = full.tensor ? parts_of(l, &full, read_part) : tl_ctx_status(ctx);
-    if (status == TL_OK)
-        status = tl_net_requantize(l->net, index, full.tensor);
-    tl_scope_end(ctx);
+    tl_status status = tl_transfer_quantized(l->net, index, read_full, &q);
     if (tl_ctx_status(ctx) != TL_OK)
         return tl_fail(l->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     return status;

@@ -35,7 +35,7 @@ static tl_status make(tl_ctx *ctx, const tl_infer_options *o, tl_infer_plan *pla
     if (!net)
         return tl_ctx_status(ctx);
     /* As published weights come; a checkpoint of a run takes no block. */
-    tl_status status = tl_transfer_weights(net, TL_PHASE_LOAD, NULL, NULL);
+    tl_status status = tl_transfer_weights_meta(net);
     if (status == TL_OK && o->int8)
         status = tl_net_quantize_int8(net);
     if (status == TL_OK && o->new_tokens > 0)
