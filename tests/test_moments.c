@@ -17,6 +17,7 @@
 #include "optim/transfer.h"
 #include "small_models.h"
 #include "tally/ckpt.h"
+#include "tally/lora.h"
 #include "tally/plan.h"
 #include "tally/weights.h"
 
@@ -71,6 +72,7 @@ static tl_train_options train_of(const tl_plan_options *o) {
                           .condensed = true,
                           .autocast = o->autocast,
                           .recompute = o->recompute,
+                          .lora = o->lora,
                           .prefetch = o->prefetch};
     assert_int_equal(tl_precision_apply(o->precision, &t, &error), TL_OK);
     return t;
@@ -280,6 +282,35 @@ static void test_moments_of_every_run(void **state) {
             }
     print_message("init, load, step and save planned = measured on %d of %d runs\n", compared - different, compared);
     assert_int_equal(different, 0);
+}
+
+/* Published weights into a quantised base: each is there in full for as long as it is quantised. */
+static void test_weights_into_a_quantised_base(void **state) {
+    static const tl_lora_base bases[] = {TL_LORA_PLAIN, TL_LORA_INT8, TL_LORA_NF4, TL_LORA_NF4_TWICE};
+    tl_model (*const models[])(void) = {small_gpt2, small_llama};
+    char path[128];
+    (void)state;
+    path_of("published", path);
+    for (int m = 0; m < 2; m++)
+        for (int b = 0; b < 4; b++) {
+            world w;
+            tl_plan p;
+            tl_error error = {0};
+            tl_plan_options o = options_of(models[m](), &rules[2], kinds[0], 1, 0);
+            begin(&w, &o, NULL);
+            if (tl_weights_save(path, tl_trainer_net(w.trainer), NULL, &error) != TL_OK)
+                fail_msg("%s", error.message);
+            end(&w);
+            o.lora = (tl_lora_options){.rank = 4, .base = bases[b], .targets = "all-linear"};
+            assert_int_equal(tl_plan_make(&o, &p, &error), TL_OK);
+            begin(&w, &o, NULL);
+            instrument_begin(w.in);
+            if (tl_weights_load(path, tl_trainer_net(w.trainer), NULL, &error) != TL_OK)
+                fail_msg("%s", error.message);
+            assert_int_equal(instrument_end(w.in).peak, p.weights.bytes);
+            assert_int_equal(w.init_peak, p.init.bytes);
+            end(&w);
+        }
 }
 
 /* ---- the comparison can fail ---- */
@@ -513,6 +544,7 @@ static void test_timeline_keeps_every_maximum(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_weights_into_a_quantised_base),
         cmocka_unit_test(test_moments_of_every_run),
         cmocka_unit_test(test_a_buffer_is_seen),
         cmocka_unit_test(test_the_largest_moment_decides),

@@ -1,6 +1,7 @@
 /* Loading and saving as moments of a run: phases, states, and the block that converted values pass through. */
 #include "optim/transfer.h"
 
+#include "tally/lora.h"
 #include "tensor/ctx.h"
 
 typedef struct before {
@@ -53,6 +54,33 @@ static int64_t block_bytes(const tl_net *net) {
     return most < TL_TRANSFER_BYTES ? most : TL_TRANSFER_BYTES;
 }
 
+tl_status tl_transfer_quantized(tl_net *net, int index, tl_transfer_fill *fill, void *self) {
+    const tl_parameter *list;
+    tl_net_parameters(net, &list);
+    tl_ctx *ctx = tl_tensor_ctx(list[index].tensor);
+    tl_scope_begin(ctx);
+    tl_tensor *full = tl_empty(ctx, tl_tensor_dtype(list[0].tensor), *list[index].full, TL_WORK);
+    tl_status status = full ? TL_OK : ctx->error.status;
+    if (status == TL_OK && fill)
+        status = fill(self, full);
+    if (status == TL_OK)
+        status = tl_net_requantize(net, index, full);
+    tl_scope_end(ctx);
+    return status;
+}
+
+static tl_status make_quantized(void *self, char *block, int64_t block_bytes) {
+    tl_net *net = self;
+    (void)block, (void)block_bytes;
+    const tl_parameter *list;
+    int count = tl_net_parameters(net, &list);
+    tl_status status = TL_OK;
+    for (int i = 0; i < count && status == TL_OK; i++)
+        if (list[i].full)
+            status = tl_transfer_quantized(net, i, NULL, NULL);
+    return status;
+}
+
 tl_status tl_transfer_weights(const tl_net *net, tl_phase phase, tl_transfer_values *values, void *self) {
     const tl_parameter *list;
     if (tl_net_parameters(net, &list) == 0)
@@ -68,3 +96,5 @@ tl_status tl_transfer_weights(const tl_net *net, tl_phase phase, tl_transfer_val
     tl_scope_end(ctx);
     return end(ctx, b, status);
 }
+
+tl_status tl_transfer_weights_meta(tl_net *net) { return tl_transfer_weights(net, TL_PHASE_LOAD, make_quantized, net); }

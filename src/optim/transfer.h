@@ -25,7 +25,13 @@ tl_status tl_transfer_load(tl_ctx *ctx, tl_optimizer *optimizer, int64_t updates
                            tl_transfer_values *values, void *self);
 /* A checkpoint is saved: phase save; values go from where they lie. */
 tl_status tl_transfer_save(tl_ctx *ctx, tl_transfer_values *values, void *self);
-/* A net's weights in a published form are loaded or saved (`phase`), through a block. */
+/* A net's weights in a published form are loaded or saved (`phase`), through a block. values NULL: meta. */
 tl_status tl_transfer_weights(const tl_net *net, tl_phase phase, tl_transfer_values *values, void *self);
+/* A quantised parameter's values come in full, in the format of the net, and are quantised where they lie: `fill` puts them into
+ * `full` (NULL: meta), which lives no longer than this. */
+typedef tl_status tl_transfer_fill(void *self, tl_tensor *full);
+tl_status tl_transfer_quantized(tl_net *net, int index, tl_transfer_fill *fill, void *self);
+/* Loading a net's weights on meta: the block, and of quantised weights what reading would make. */
+tl_status tl_transfer_weights_meta(tl_net *net);
 
 #endif

@@ -20,7 +20,7 @@ static tl_status read_weights(const tl_plan_options *o, const tl_plan_run *run, 
     tl_trainer *trainer = tl_trainer_new(ctx, &o->model, &run->train);
     tl_status status = trainer ? TL_OK : tl_ctx_status(ctx);
     if (status == TL_OK)
-        status = tl_transfer_weights(tl_trainer_net(trainer), TL_PHASE_LOAD, NULL, NULL);
+        status = tl_transfer_weights_meta(tl_trainer_net(trainer));
     if (status == TL_OK)
         status = tl_optimizer_refresh(tl_trainer_optimizer(trainer));
     if (status == TL_OK)
