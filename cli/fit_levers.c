@@ -77,12 +77,18 @@ static tl_grid *rows_of(const tl_cli *cli, const tl_plan_levers *levers) {
 
 /* One line each, two where the lever's text takes the place of the numbers. */
 static void out_rows(const tl_cli *cli, const tl_plan_levers *levers) {
-    enum { NUMBERS = 52, GAP = 2 };
-    const int wide = cli->width - NUMBERS > 72 ? 72 : cli->width - NUMBERS;
-    tl_out(cli, "%-*s%*s%9s%9s%9s%9s%9s\n", wide, "lever", 7, "most", "needs", "state", "kept", "work", "FLOPs");
+    enum { NUMBERS = 45, GAP = 2 };
+    char most[TL_TEXT];
+    int digits = 7;
+    for (int i = 0; i < levers->count; i++) {
+        tl_text_grouped((tl_u128)levers->row[i].largest.value, most);
+        digits = (int)strlen(most) > digits ? (int)strlen(most) : digits;
+    }
+    const int left = cli->width - NUMBERS - digits, wide = left > 72 ? 72 : left;
+    tl_out(cli, "%-*s%*s%9s%9s%9s%9s%9s\n", wide, "lever", digits, "most", "needs", "state", "kept", "work", "FLOPs");
     for (int i = 0; i < levers->count; i++) {
         const tl_plan_lever_row *row = &levers->row[i];
-        char most[TL_TEXT], needs[TL_TEXT], state[TL_TEXT], kept[TL_TEXT], work[TL_TEXT], flops[32];
+        char needs[TL_TEXT], state[TL_TEXT], kept[TL_TEXT], work[TL_TEXT], flops[32];
         const char *name = row->change[0] ? row->change : "as asked";
         bool long_name = (int)strlen(name) + GAP > wide;
         tl_text_grouped((tl_u128)row->largest.value, most);
@@ -93,7 +99,7 @@ static void out_rows(const tl_cli *cli, const tl_plan_levers *levers) {
         snprintf(flops, sizeof flops, "%+.1f %%", extra_percent(row));
         if (long_name)
             tl_out_wrapped(cli, 2, "", name);
-        tl_out(cli, "%-*s%*s%9s%9s%9s%9s%9s\n", wide, long_name ? "" : name, 7, row->largest.value ? most : "none",
+        tl_out(cli, "%-*s%*s%9s%9s%9s%9s%9s\n", wide, long_name ? "" : name, digits, row->largest.value ? most : "none",
                needs, state, kept, work, flops);
     }
 }
