@@ -27,7 +27,7 @@ static const char *extra_text(const tl_plan *plan, const tl_plan_suggestion *s, 
 
 /* One line each, two where the terminal is too narrow for that. */
 void tl_advice_out(const tl_cli *cli, const tl_plan *plan, const tl_plan_advice *advice) {
-    enum { DETAILS = 59 }; /* size, whether it fits, FLOPs, effect */
+    enum { DETAILS = 60 }; /* size, whether it fits, FLOPs, effect */
     char size[TL_TEXT], step[TL_TEXT], fits[32], extra[64];
     int fitting = 0, wide = widest_change(advice);
     for (int i = 0; i < advice->count; i++)
@@ -44,14 +44,22 @@ void tl_advice_out(const tl_cli *cli, const tl_plan *plan, const tl_plan_advice 
     for (int i = 0; i < advice->count; i++) {
         const tl_plan_suggestion *s = &advice->list[i];
         bool device = s->cost == TL_PLAN_COST_DEVICE;
-        double percent = (double)s->bytes / (double)plan->usable_bytes * 100;
-        snprintf(fits, sizeof fits, s->fits && !device ? "fits %.0f %%" : s->fits ? "fits" : "too much", percent);
+        double share = (double)s->needs / (double)plan->usable_bytes;
+        snprintf(fits, sizeof fits,
+                 !s->fits                ? "too much"
+                 : device                ? "fits"
+                 : share > TL_PLAN_TIGHT ? "tight %.0f %%"
+                                         : "fits %.0f %%",
+                 share * 100);
         tl_text_duration(s->step_seconds, step);
         tl_out(cli, "%-2d %-*s%s", i + 1, one_line ? wide : 0, s->change, one_line ? "  " : "\n   ");
-        tl_out(cli, "%8s  %-9s  %-23s  %s%s%s\n", tl_text_bytes((double)s->bytes, cli->units, size), fits,
+        tl_out(cli, "%8s  %-10s  %-23s  %s%s%s\n", tl_text_bytes((double)s->needs, cli->units, size), fits,
                extra_text(plan, s, extra, sizeof extra), s->effect,
                s->step_seconds > 0 && cli->width >= 120 ? "; a step " : "",
                s->step_seconds > 0 && cli->width >= 120 ? step : "");
     }
+    if (advice->largest_saving > 0)
+        tl_out_item(cli, "largest lever", "%s, alone: %s less", advice->largest_lever,
+                    tl_text_bytes((double)advice->largest_saving, cli->units, size));
     tl_out(cli, "\n");
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "explain_out.h"
+#include "lora.h"
 #include "plan_request.h"
 #include "tally/config.h"
 
@@ -93,6 +94,30 @@ static int set_sizes(const tl_cli *cli, const char *text, tl_model *m) {
 
 /* ---- the run -------------------------------------------------------------------------------------------------- */
 
+/* How the model is run, and what of that it does not notice. */
+static void note_ways(tl_explained *e, bool bytes) {
+    const tl_plan_options *o = &e->options;
+    const tl_choices *c = &o->choices;
+    char text[TL_CHOICES_TEXT];
+    bool words = o->model.family != TL_FAMILY_CRUNCHER;
+    if (bytes)
+        tl_notes_add(&e->assumed, "one device%s%s%s",
+                     words && c->attention == TL_ATTENTION_EAGER ? ", eager attention" : "",
+                     words && c->loss == TL_LOSS_FULL ? ", full loss" : "",
+                     tl_given(e->cli, TL_OPTION_RECOMPUTE) ? "" : ", nothing recomputed");
+    if (tl_choices_text(c, text, sizeof text)[0])
+        tl_notes_add(&e->assumed, "%.200s", text);
+    for (int i = 0; i < tl_choice_count(); i++) {
+        const char *why = tl_choice_effect(&o->model, c, i);
+        if (why)
+            tl_notes_add(&e->assumed, "%s %s changes nothing for %.60s: %.100s", tl_choice_at(i)->name,
+                         tl_choice_value(c, i, text, sizeof text), o->model.name, why);
+    }
+    if (o->lora.rank)
+        tl_notes_add(&e->assumed, "adapters of rank %lld over %s frozen weights", (long long)o->lora.rank,
+                     tl_lora_base_name(o->lora.base));
+}
+
 /* The defaults that stand in, each an assumption; parameters depend on none of them, FLOPs on no number format. */
 static void note_defaults(tl_explained *e, const char *topic) {
     const tl_cli *cli = e->cli;
@@ -119,9 +144,7 @@ static void note_defaults(tl_explained *e, const char *topic) {
                      "fp8 is emulated: values of the blocks' linear layers are rounded to it and kept in bf16");
     if (bytes && o->autocast)
         tl_notes_add(&e->assumed, "autocast: fp32 parameters, cast anew by each product that uses them");
-    if (bytes)
-        tl_notes_add(&e->assumed, "one device, eager attention, full loss%s",
-                     tl_given(cli, TL_OPTION_RECOMPUTE) ? "" : ", nothing recomputed");
+    note_ways(e, bytes);
     const tl_model *m = &o->model;
     if (bytes && (m->dropout_attention > 0 || m->dropout_residual > 0 || m->dropout_embedding > 0))
         tl_notes_add(&e->assumed, "dropout as the model has it (masks of 1 byte)");
@@ -131,12 +154,15 @@ static void note_defaults(tl_explained *e, const char *topic) {
  * the handout fixes. */
 static int refuse_idle(const tl_cli *cli, const char *topic) {
     static const uint64_t batch = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(RECOMPUTE);
+    static const uint64_t lora = TL_TAKES_LORA & ~TL_TAKES(LORA_ALPHA); /* which is a factor and no size */
     static const struct {
         const char *topic;
         uint64_t takes;
-    } takes[] = {{"params", 0},
-                 {"flops", batch | TL_TAKES(FLOPS)},
-                 {"memory", batch | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM)}};
+    } takes[] = {
+        {"params", 0},
+        {"flops", batch | TL_TAKES(FLOPS) | TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(CHOICE) | TL_TAKES(LORA) |
+                      TL_TAKES(QLORA) | TL_TAKES(LORA_TARGETS)},
+        {"memory", batch | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES_CHOICES | lora}};
     const int known = (int)(sizeof takes / sizeof takes[0]);
     int asked = 0;
     while (asked < known && strcmp(takes[asked].topic, topic) != 0)
@@ -170,6 +196,11 @@ static int prepare(tl_explained *e, const char *topic) {
     const tl_option_value *recompute = &at[TL_OPTION_RECOMPUTE];
     o->recompute = (tl_recompute){(tl_recompute_kind)recompute->choice,
                                   recompute->choice == TL_RECOMPUTE_EVERY ? recompute->size : 0};
+    status = tl_cli_choices(cli, &o->choices);
+    if (status == TL_EXIT_OK)
+        status = tl_cli_lora_typed(cli, &o->lora);
+    if (status != TL_EXIT_OK)
+        return status;
     o->micro_batch = at[TL_OPTION_MICRO_BATCH].size;
     o->global_batch = at[TL_OPTION_GLOBAL_BATCH].size;
     o->causal = at[TL_OPTION_FLOPS].choice == TL_FLOPS_CAUSAL;
@@ -288,9 +319,11 @@ const tl_verb tl_verb_explain = {
                "  tally explain gpt2-xl params\n"
                "  tally explain gpt2-xl flops --steps\n"
                "  tally explain llama-3-8b memory --seq 4096 --optim sgd\n"
+               "  tally explain gpt2 memory --attention flash --loss chunked:16\n"
                "  tally explain cs336-gpt2-xl adamw",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) |
-             TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(RECOMPUTE),
+             TL_TAKES(OPTIM) | TL_TAKES(FLOPS) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES |
+             (TL_TAKES_LORA & ~TL_TAKES(LORA_ALPHA)),
     .own = own_options,
     .min_arguments = 1,
     .max_arguments = 2,

@@ -162,14 +162,14 @@ static int adamw_json(const tl_explained *e, const tl_explain_adamw *a) {
 int tl_explain_topic_adamw(tl_explained *e) {
     tl_explain_adamw a;
     tl_error error = {TL_OK, ""};
-    const tl_option ignored[] = {TL_OPTION_MICRO_BATCH, TL_OPTION_GLOBAL_BATCH, TL_OPTION_PRECISION, TL_OPTION_OPTIM,
-                                 TL_OPTION_FLOPS};
-    for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
-        if (tl_given(e->cli, ignored[i]))
+    const uint64_t ignored = TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) |
+                             TL_TAKES(FLOPS) | TL_TAKES_CHOICES | TL_TAKES_LORA;
+    for (int i = 0; i < TL_OPTION_COUNT; i++)
+        if ((ignored >> i & 1) && tl_given(e->cli, (tl_option)i))
             return tl_usage(e->cli,
                             "--%s: the handout's problem fixes it (fp32, AdamW, the batch is what is solved "
                             "for, attention in full)",
-                            tl_option_name(ignored[i]));
+                            tl_option_name((tl_option)i));
     if (tl_explain_adamw_make(&e->options, &a, &error) != TL_OK)
         return tl_failed(e->cli, &error);
     int status = TL_EXIT_OK;

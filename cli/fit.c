@@ -268,13 +268,17 @@ static int fit_model(tl_cli *cli) {
                                          TL_OPTION_GLU,       TL_OPTION_GELU,
                                          TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV,
                                          TL_OPTION_GRADS,     TL_OPTION_UPDATE,
-                                         TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD};
+                                         TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD,
+                                         TL_OPTION_AUTOCAST,  TL_OPTION_LORA,
+                                         TL_OPTION_QLORA};
     for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
                             "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
                             "`fit context MODEL' take it",
                             tl_option_name(no_state[i]));
+    if (cli->own[TL_FIT_OWN_LEVERS])
+        return tl_usage(cli, "--levers is of `fit batch MODEL' and `fit context MODEL'");
     int status = read_device(cli, &fit, &assumed);
     if (status != TL_EXIT_OK)
         return status;
@@ -316,6 +320,12 @@ static int run(tl_cli *cli) {
                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
+static const struct argp_option own_options[] = {
+    {"levers", TL_OWN(TL_FIT_OWN_LEVERS), NULL, 0,
+     "batch, context: with each lever, alone and together, and which brings most", 5},
+    {0},
+};
+
 const tl_verb tl_verb_fit = {
     .name = "fit",
     .summary = "the largest model, batch or context that fits, or the fewest devices",
@@ -331,13 +341,14 @@ const tl_verb tl_verb_fit = {
                "nothing fits the exit status is 3.\n\n"
                "  tally fit model --gpus 8xH100 --optim adamw --precision fp32\n"
                "  tally fit batch gpt2-xl -g A100-80G\n"
+               "  tally fit batch gpt2-xl -g A100-80G --seq 1024 --precision fp32 --levers\n"
                "  tally fit context llama-3.2-1b -g H100",
-    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) |
-             TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES,
+    .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) |
+             TL_TAKES(MICRO_BATCH) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES_LORA,
     .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
                                      TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
                                      TL_DOES(TL_PRECISION_FP8_MIXED)},
-    .own = NULL,
+    .own = own_options,
     .min_arguments = 1,
     .max_arguments = 2,
     .run = run,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "fit.h"
+#include "lora.h"
 #include "plan_request.h"
 
 static const char *const what_names[] = {"model", "batch", "context", "devices"};
@@ -94,7 +95,7 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     tl_notes_out(cli, "assumed", &f->assumed);
     tl_notes_out(cli, "leaves out", &f->left_out);
     const char *gpus = tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here";
-    char with[128 + TL_CHOICES_TEXT] = "", choices[TL_CHOICES_TEXT];
+    char with[256 + TL_CHOICES_TEXT + TL_LORA_TARGETS] = "", choices[TL_CHOICES_TEXT];
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
         snprintf(with, sizeof with, " --precision %s --optim %s", tl_option_choice(cli, TL_OPTION_PRECISION),
                  tl_option_choice(cli, TL_OPTION_OPTIM));
@@ -108,6 +109,9 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
         size_t at = strlen(with);
         snprintf(with + at, sizeof with - at, " --choice %s", choices);
     }
+    if (o->autocast)
+        snprintf(with + strlen(with), sizeof with - strlen(with), " --autocast on");
+    tl_cli_lora_text(&o->lora, with + strlen(with), sizeof with - strlen(with));
     if (f->what == TL_FIT_BATCH && f->value)
         tl_out_item(cli, "next:", "tally plan %s -g %s --seq %lld --micro-batch %lld%s", quoted, gpus,
                     (long long)o->seq, (long long)f->value, with);
@@ -174,6 +178,8 @@ static int check_options(const tl_cli *cli, tl_fit_what what) {
         return tl_usage(cli, "fit %s needs a MODEL: a name of `tally models' or a config.json", what_names[what]);
     if (what == TL_FIT_BATCH && tl_given(cli, TL_OPTION_MICRO_BATCH))
         return tl_usage(cli, "--micro-batch is what `fit batch' finds: leave it out");
+    if (what == TL_FIT_DEVICES && cli->own[TL_FIT_OWN_LEVERS])
+        return tl_usage(cli, "--levers is of `fit batch' and `fit context'; `plan' says what makes it fit");
     if (what == TL_FIT_CONTEXT && tl_given(cli, TL_OPTION_SEQ))
         return tl_usage(cli, "--seq is what `fit context' finds: leave it out");
     return TL_EXIT_OK;
@@ -193,6 +199,25 @@ static void add_notes(const tl_cli *cli, tl_fitting *f) {
     if (f->what == TL_FIT_CONTEXT && f->value > f->request.options.model.context)
         tl_notes_add(&f->left_out, "whether the model is any good beyond its context of %lld",
                      (long long)f->request.options.model.context);
+}
+
+static int levers(const tl_cli *cli, tl_fitting *f) {
+    add_notes(cli, f);
+    const tl_fit_levers_asked asked = {cli,         f->what,   &f->request.options, f->request.device,
+                                       f->capacity, f->usable, &f->assumed,         &f->left_out};
+    return tl_fit_levers(&asked);
+}
+
+static int answered(const tl_cli *cli, tl_fitting *f) {
+    int status = f->what == TL_FIT_DEVICES ? find_devices(cli, f) : find_axis(cli, f);
+    if (status != TL_EXIT_OK)
+        return status;
+    add_notes(cli, f);
+    if (cli->format != TL_FORMAT_TABLE)
+        status = print_record(cli, f);
+    else
+        out_text(cli, f);
+    return status == TL_EXIT_OK && f->value == 0 ? TL_EXIT_VIOLATED : status;
 }
 
 int tl_fit_plan(tl_cli *cli, tl_fit_what what) {
@@ -218,16 +243,7 @@ int tl_fit_plan(tl_cli *cli, tl_fit_what what) {
             status = tl_usage(cli, "the memory of %s is not known", f->request.device);
     }
     if (status == TL_EXIT_OK)
-        status = what == TL_FIT_DEVICES ? find_devices(cli, f) : find_axis(cli, f);
-    if (status == TL_EXIT_OK) {
-        add_notes(cli, f);
-        if (cli->format != TL_FORMAT_TABLE)
-            status = print_record(cli, f);
-        else
-            out_text(cli, f);
-        if (status == TL_EXIT_OK && f->value == 0)
-            status = TL_EXIT_VIOLATED;
-    }
+        status = cli->own[TL_FIT_OWN_LEVERS] ? levers(cli, f) : answered(cli, f);
     free(f);
     return status;
 }

@@ -6,7 +6,7 @@
  *   "cache":{"positions","bytes_per_position","dtype"},
  *   "prefill":{"tokens","flops","flops_per_token","bytes","peak_bytes","seconds_at_least","bound"},
  *   "decode":{"position","flops_per_token","bytes_per_token","peak_bytes","seconds_at_least","tokens_per_second_at_most","bound"},
- *   "assumptions","leaves_out"}; what is not known of the device is absent and named in leaves_out.
+ *   "suggestions":[{"change","peak_bytes","fits","effect"}], "assumptions","leaves_out"}; what is not known of the device is absent and named in leaves_out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,14 @@ typedef struct part { /* a prefill, or one token */
     bool by_memory;
 } part;
 
+enum { SUGGESTIONS = 8, CHANGE = 96 };
+typedef struct suggestion { /* planned */
+    char change[CHANGE];
+    const char *effect;
+    int64_t bytes;
+    bool fits;
+} suggestion;
+
 typedef struct serving {
     const tl_cli *cli;
     tl_request request;
@@ -32,6 +40,8 @@ typedef struct serving {
     int64_t by_dtype[WEIGHTS], capacity, usable;
     double bandwidth;
     part prefill, decode;
+    suggestion list[SUGGESTIONS]; /* where it does not fit: those that fit first */
+    int n_list;
     tl_notes leaves_out;
 } serving;
 
@@ -42,10 +52,15 @@ static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16};
 static int refuse_training(const tl_cli *cli) {
     for (int i = 0; i < TL_OPTION_COUNT; i++)
         if (tl_given(cli, (tl_option)i) && i != TL_OPTION_GPUS && i != TL_OPTION_SEQ && i != TL_OPTION_PEAK &&
-            i != TL_OPTION_INFER)
-            return tl_usage(cli, "--%s changes nothing about serving; --gpus, --seq, --peak, --prompt and --weights do",
+            i != TL_OPTION_ATTENTION && i != TL_OPTION_INFER)
+            return tl_usage(cli,
+                            "--%s changes nothing about serving; --gpus, --seq, --peak, --attention, --prompt and "
+                            "--weights do",
                             tl_option_name((tl_option)i));
-    return TL_EXIT_OK;
+    const char *attention = cli->options.at[TL_OPTION_ATTENTION].text;
+    return attention && strcmp(attention, "eager") != 0 && strcmp(attention, "flash") != 0
+               ? tl_usage(cli, "--attention %s is of training; serving has eager and flash", attention)
+               : TL_EXIT_OK;
 }
 
 static int read_sizes(serving *s, const char *prompt, const char *weights) {
@@ -63,6 +78,7 @@ static int read_sizes(serving *s, const char *prompt, const char *weights) {
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)s->request.options.seq, m->name,
                         (long long)m->context);
     o->model = *m;
+    o->choices.attention = s->request.options.choices.attention;
     o->dtype = o->cache_dtype = weights_dtypes[found];
     o->int8 = found == 2;
     o->threads = s->request.options.threads;
@@ -114,10 +130,110 @@ static void bounds(serving *s) {
                      r->devices.here ? " (`tally machine' measures them)" : "");
     if (s->usable <= 0)
         tl_notes_add(&s->leaves_out, "whether it fits: the device's memory is not known");
-    tl_notes_add(&s->request.defaults, "attention eager");
+    tl_notes_add(&s->request.defaults, s->options.choices.attention == TL_ATTENTION_FLASH
+                                           ? "attention flash: scores are never a tensor"
+                                           : "attention eager");
     if (s->options.int8)
         tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded");
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
+}
+
+static const char *weights_name(const serving *s) { return s->options.int8 ? "int8" : tl_dtype_name(s->options.dtype); }
+
+static bool exceeds(const serving *s) { return s->usable > 0 && s->plan.peak_bytes > s->usable; }
+
+/* ---- what would make it fit ---- */
+
+/* Plans `o`; kept if it holds less, or the device is another. *fits: so it does. */
+static tl_status suggest(serving *s, const tl_infer_options *o, const char *change, const char *effect, bool *fits,
+                         tl_error *error) {
+    tl_infer_plan p;
+    *fits = false;
+    tl_status status = tl_infer_plan_make(o, &p, error);
+    if (status != TL_OK)
+        return status;
+    *fits = p.peak_bytes <= s->usable;
+    if (p.peak_bytes >= s->plan.peak_bytes || s->n_list == SUGGESTIONS)
+        return TL_OK;
+    suggestion *place = &s->list[s->n_list++];
+    *place = (suggestion){.effect = effect, .bytes = p.peak_bytes, .fits = *fits};
+    snprintf(place->change, sizeof place->change, "%s", change);
+    return TL_OK;
+}
+
+/* Half the positions, a quarter … until it fits, the prompt as large a part of them as it was. */
+static tl_status fewer_positions(serving *s, tl_infer_options o, const char *beside, tl_error *error) {
+    const int64_t prompt = o.prompt_tokens, capacity = o.capacity;
+    char change[CHANGE];
+    bool fits = false;
+    for (int64_t n = 2; capacity / n >= 2 && !fits; n *= 2) {
+        const int before = s->n_list;
+        o.capacity = capacity / n;
+        o.prompt_tokens = prompt / n > 0 ? prompt / n : 1;
+        if (capacity / n < 128 && n > 2)
+            break;
+        snprintf(change, sizeof change, "--seq %lld --prompt %lld%s%s", (long long)o.capacity,
+                 (long long)o.prompt_tokens, beside[0] ? " " : "", beside);
+        tl_status status = suggest(s, &o, change, "fewer positions", &fits, error);
+        if (status != TL_OK)
+            return status;
+        if (!fits)
+            s->n_list = before;
+    }
+    return TL_OK;
+}
+
+/* The device of the catalogue with the least memory that holds it. */
+static void other_device(serving *s) {
+    const tl_accelerator *best = NULL;
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < tl_accelerator_count(); i++) {
+        int64_t capacity, usable, context;
+        const tl_devices d = {.count = 1, .accelerator = tl_accelerator_at(i)};
+        tl_plan_capacity(&d, NULL, &capacity, &usable, &context);
+        if (usable >= s->plan.peak_bytes && usable < least)
+            least = usable, best = d.accelerator;
+    }
+    if (!best || s->request.options.devices.here || s->n_list == SUGGESTIONS)
+        return;
+    suggestion *place = &s->list[s->n_list++];
+    *place = (suggestion){.effect = "the same, more memory", .bytes = s->plan.peak_bytes, .fits = true};
+    snprintf(place->change, sizeof place->change, "-g %s", best->name);
+}
+
+static tl_status advise(serving *s, tl_error *error) {
+    tl_infer_options flash = s->options, bf16 = s->options, int8 = s->options, all;
+    const bool is_flash = s->options.choices.attention == TL_ATTENTION_FLASH;
+    bool fits = false, small = false;
+    tl_status status = TL_OK;
+    flash.choices.attention = TL_ATTENTION_FLASH;
+    bf16.dtype = bf16.cache_dtype = TL_BF16;
+    int8.dtype = int8.cache_dtype = TL_BF16;
+    int8.int8 = true;
+    all = int8;
+    all.choices.attention = TL_ATTENTION_FLASH;
+    if (!is_flash)
+        status = suggest(s, &flash, "--attention flash", "the same text", &fits, error);
+    if (status == TL_OK && s->options.dtype == TL_F32)
+        status = suggest(s, &bf16, "--weights bf16", "other rounding", &small, error);
+    if (status == TL_OK && !s->options.int8 && !small)
+        status = suggest(s, &int8, "--weights int8", "8-bit weights", &small, error);
+    if (status == TL_OK && !fits && !small && !s->options.int8 && !is_flash)
+        status = suggest(s, &all, "--weights int8 --attention flash", "8-bit weights", &small, error);
+    int before = s->n_list;
+    if (status == TL_OK)
+        status = fewer_positions(s, s->options, "", error);
+    if (status == TL_OK && !fits && !small && s->n_list == before)
+        status =
+            fewer_positions(s, all, s->options.int8 ? "--attention flash" : "--weights int8 --attention flash", error);
+    other_device(s);
+    for (int i = 1; i < s->n_list; i++) /* those that fit first, else in this order */
+        for (int j = i; j > 0 && s->list[j].fits && !s->list[j - 1].fits; j--) {
+            suggestion swap = s->list[j];
+            s->list[j] = s->list[j - 1];
+            s->list[j - 1] = swap;
+        }
+    return status;
 }
 
 static int make(serving *s) {
@@ -136,12 +252,39 @@ static int make(serving *s) {
         tl_infer_plan_make(&s->options, &s->plan, &error) != TL_OK)
         return tl_failed(s->cli, &error);
     bounds(s);
+    if (exceeds(s) && advise(s, &error) != TL_OK)
+        return tl_failed(s->cli, &error);
     return TL_EXIT_OK;
 }
 
-static bool exceeds(const serving *s) { return s->usable > 0 && s->plan.peak_bytes > s->usable; }
+static void put_suggestions(tl_json *json, const serving *s) {
+    tl_json_key(json, "suggestions");
+    tl_json_array(json);
+    for (int i = 0; i < s->n_list; i++) {
+        tl_json_object(json);
+        tl_json_put_string(json, "change", s->list[i].change);
+        tl_json_put_integer(json, "peak_bytes", s->list[i].bytes);
+        tl_json_put_boolean(json, "fits", s->list[i].fits);
+        tl_json_put_string(json, "effect", s->list[i].effect);
+        tl_json_end(json);
+    }
+    tl_json_end(json);
+}
 
-static const char *weights_name(const serving *s) { return s->options.int8 ? "int8" : tl_dtype_name(s->options.dtype); }
+static void out_suggestions(const serving *s) {
+    char bytes[TL_TEXT];
+    if (s->n_list == 0) {
+        tl_out(s->cli, "  no option of this build makes it fit\n");
+        return;
+    }
+    tl_out(s->cli, "\n%s\n",
+           s->list[0].fits ? "makes it fit (each one planned):" : "helps, and is not enough (each one planned):");
+    for (int i = 0; i < s->n_list; i++)
+        tl_out(s->cli, "%-2d %-36s %9s  %-8s  %s\n", i + 1, s->list[i].change,
+               tl_text_bytes((double)s->list[i].bytes, s->cli->units, bytes), s->list[i].fits ? "fits" : "too much",
+               s->list[i].effect);
+    tl_out(s->cli, "\n");
+}
 
 /* ---- JSON ---- */
 
@@ -213,6 +356,7 @@ static int print_json(const serving *s) {
     if (s->decode.seconds > 0)
         tl_json_put_real(json, "tokens_per_second_at_most", 1 / s->decode.seconds);
     tl_json_end(json);
+    put_suggestions(json, s);
     tl_notes_json(json, "assumptions", &s->request.defaults);
     tl_notes_json(json, "leaves_out", &s->leaves_out);
     return tl_cli_json_close(s->cli, json);
@@ -244,6 +388,8 @@ static int print_page(const serving *s) {
     if (s->usable > 0)
         snprintf(rest, sizeof rest, "(%s)", s->request.device);
     tl_out_answer(cli, answer, rest[0] ? rest : NULL);
+    if (exceeds(s))
+        out_suggestions(s);
     tl_out_item(cli, "model", "%s, %s parameters", s->options.model.name,
                 tl_text_count(tl_u128_double(s->parameters), a));
     tl_out_item(cli, "weights", "%s in %s   (f32 %s, bf16 %s, int8 %s)",

@@ -264,6 +264,9 @@ static void put_suggestions(tl_json *json, const tl_account *a) {
         put_extra(json, a->plan.hardware_per_step, s->hardware_per_step);
         tl_json_put_integer(json, "arena_bytes", s->bytes);
         tl_json_put_boolean(json, "fits", s->fits);
+        tl_json_put_boolean(json, "tight",
+                            s->fits && s->cost != TL_PLAN_COST_DEVICE &&
+                                (double)s->needs > TL_PLAN_TIGHT * (double)a->plan.usable_bytes);
         tl_json_put_string(json, "effect", s->effect);
         tl_json_end(json);
     }
@@ -273,6 +276,13 @@ static void put_suggestions(tl_json *json, const tl_account *a) {
     tl_json_put_integer(json, "over_bytes", a->plan.arena_bytes - a->plan.usable_bytes);
     tl_json_put_integer(json, "state_bytes", a->advice.state_bytes);
     tl_json_put_boolean(json, "state_alone_exceeds", a->advice.state_exceeds);
+    if (a->advice.largest_saving <= 0)
+        return;
+    tl_json_key(json, "largest_lever");
+    tl_json_object(json);
+    tl_json_put_string(json, "change", a->advice.largest_lever);
+    tl_json_put_integer(json, "saves_bytes", a->advice.largest_saving);
+    tl_json_end(json);
 }
 
 static void put_notes(tl_json *json, const tl_account *a) {

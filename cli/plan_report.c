@@ -229,12 +229,16 @@ static void out_missing(const tl_cli *cli, const tl_account *a) {
     if (advice->state_exceeds) {
         char lean[TL_TEXT];
         int64_t devices = advice->state_bytes / p->usable_bytes + (advice->state_bytes % p->usable_bytes != 0);
-        tl_out_item(
-            cli, "",
-            "the state alone, %s, exceeds the %s of a device, and so does the leanest this build knows (bf16, "
-            "sgd: %s): no single-device option helps. Sharded, the state would fill %s of them; ZeRO and tensor "
-            "parallelism come with a later version",
-            size, usable, bytes_text(cli, advice->leanest_bytes, lean), tl_text_grouped((tl_u128)devices, over));
+        bool adapters = false;
+        for (int i = 0; i < advice->count; i++)
+            adapters = adapters || (advice->list[i].fits && advice->list[i].cost == TL_PLAN_COST_ADAPTERS);
+        tl_out_item(cli, "",
+                    "the state alone, %s, exceeds the %s of a device, and so does the leanest this build knows (bf16, "
+                    "sgd: %s): %s. Sharded, the state would fill %s of them; ZeRO and tensor "
+                    "parallelism come with a later version",
+                    size, usable, bytes_text(cli, advice->leanest_bytes, lean),
+                    adapters ? "only training something else fits (below)" : "no single-device option helps",
+                    tl_text_grouped((tl_u128)devices, over));
     }
 }
 
@@ -258,7 +262,7 @@ static void out_next(const tl_cli *cli, const tl_account *a) {
     tl_cli_quote(a->model, model, sizeof model);
     tl_out_item(cli, "again:", "%s", a->command);
     if (tl_account_exceeds(a) && a->advice.count && a->advice.list[0].fits)
-        tl_out_item(cli, "next:", "add to it: %s", a->advice.list[0].change);
+        tl_out_item(cli, "next:", "add to it, in place of what is there: %s", a->advice.list[0].change);
     else if (a->request.options.devices.here && !a->request.measured)
         tl_out_item(cli, "next:", "tally machine\n  (measures this machine once; then time and MFU are known)");
     else if (p->fits && p->max_micro_batch > p->micro_batch)

@@ -74,6 +74,10 @@ typedef enum tl_option {
 #define TL_TAKES_CHOICES                                                                                               \
     (TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(NORM) | TL_TAKES(GLU) | TL_TAKES(GELU) | TL_TAKES(ROTARY) |       \
      TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(CHOICE))
+/* Finetuning with adapters (tally/lora.h). */
+#define TL_TAKES_LORA                                                                                                  \
+    (TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |       \
+     TL_TAKES(LORA_BASE))
 
 /* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision; recompute:
  * tl_recompute_kind, every:K leaves K in .size). */

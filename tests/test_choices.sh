@@ -60,7 +60,9 @@ gives "plan: a long value" 2 "would work" plan gpt2 -g H100 --choice "norm=$(pri
 gives "plan: updates in backward of several micro-batches" 2 "one micro-batch a step" \
     plan gpt2 -g H100 --update-in-backward on --global-batch 8
 gives "plan: and with clipping" 2 "clipping by the global norm" plan gpt2 -g H100 --update-in-backward on --clip 1
-gives "plan: serving takes none" 2 "changes nothing about serving" plan gpt2 -g H100 --infer --attention flash
+gives "plan: serving takes attention" 0 "attention flash: scores are never a tensor" plan gpt2 -g H100 --infer --attention flash
+gives "plan: of which math is training's" 2 "serving has eager and flash" plan gpt2 -g H100 --infer --attention math
+gives "plan: and no loss" 2 "changes nothing about serving" plan gpt2 -g H100 --infer --loss chunked
 gives "fit model: takes none" 2 "changes nothing" fit model -g H100 --norm composed
 
 small="--model llama:N=2,D=32,H=4,G=2 --steps 6 --micro-batch 4 --threads 1"

@@ -73,6 +73,19 @@ gives "flops: and what is executed" "hardware 913,599,627,264 executed" gpt2 flo
 # In the first block's attention: x and its norm 2 + 2, q, k, v 6, the embedding's mask 1; the norm's statistics 8; softmax 2,
 # mask 1 and their product 2 of each score. Of the other blocks nothing is left.
 gives "memory: one block's inside at the peak" "saved 71.6 MB 3.4 % = B·T·(5·H·T + 11·D + 8)" gpt2 memory --recompute full
+# Flash keeps the output and one fp32 statistic a row and head in place of softmax, mask and what is dropped, 5·B·H·T² bytes
+# (Dao et al. 2022, section 3; Korthikanti et al. 2022, section 4.1).
+gives "memory: flash keeps no T²" "saved 428.5 MB 18.8 % = N·(18·B·D·T + 4·B·F·T + 4·B·H·T + 16·B·T) + 5·B·D·T + 2·B·V·T + 12·B·T + 4" \
+    gpt2 memory --attention flash
+gives "memory: eager's do" "saved 1.18 GB 39.1 % = N·(5·B·H·T² + 18·B·D·T + 4·B·F·T + 16·B·T) + 5·B·D·T + 2·B·V·T + 12·B·T + 4" gpt2 memory
+gives "memory: the choices are said" "attention=flash,loss=chunked:16" gpt2 memory --attention flash --loss chunked:16
+gives "memory: adapters" "adapters of rank 16 over nf4-dq frozen weights" llama-3.2-1b memory --seq 1024 --qlora 16
+gives "memory: what changes nothing, and why" "gelu composed changes nothing for llama-3.2-1b: its activation is not GELU" \
+    llama-3.2-1b memory --seq 1024 --gelu composed
+gives "flops: flash computes scores again" "again 19,327,352,832 for backward" gpt2 flops --attention flash
+refuses "flops are products alone" 2 "memory takes it" gpt2 flops --norm composed
+refuses "params has no attention" 2 "flops and memory take it" gpt2 params --attention flash
+refuses "adamw fixes attention" 2 "--attention: the handout's problem fixes it" cs336-gpt2-xl adamw --attention flash
 refuses "recompute changes no parameters" 2 "changes nothing" gpt2 params --recompute full
 refuses "no topic" 2 "needs MODEL and a topic" gpt2
 refuses "another topic" 2 "did you mean params?" gpt2 parms

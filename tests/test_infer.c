@@ -246,6 +246,7 @@ static void check_planned(const tl_kernels *kernels, tl_infer_options o, int thr
     tl_ctx *ctx = tl_ctx_new(&c, &error);
     assert_non_null(ctx);
     tl_net *net = tl_net_new(ctx, &o.model, o.dtype);
+    assert_int_equal(tl_net_choose(net, &o.choices), TL_OK);
     if (o.int8)
         assert_int_equal(tl_net_quantize_int8(net), TL_OK);
     tl_cache *cache = tl_cache_new(net, &(tl_cache_options){1, o.capacity, o.cache_dtype});
@@ -282,14 +283,18 @@ static void test_planned_is_measured(void **state) {
         tl_dtype dtype, cache;
         bool int8;
         int64_t prompt, tokens, spare;
-    } cases[] = {{TL_F32, TL_F32, false, 5, 6, 0},   {TL_F32, TL_F32, true, 5, 6, 0},
-                 {TL_BF16, TL_BF16, false, 1, 9, 2}, {TL_BF16, TL_BF16, true, 7, 4, 1},
-                 {TL_F32, TL_BF16, false, 6, 5, 3},  {TL_F64, TL_F64, false, 9, 1, 0}};
+        tl_attention_code attention;
+    } cases[] = {
+        {TL_F32, TL_F32, false, 5, 6, 0, TL_ATTENTION_EAGER},   {TL_F32, TL_F32, true, 5, 6, 0, TL_ATTENTION_EAGER},
+        {TL_BF16, TL_BF16, false, 1, 9, 2, TL_ATTENTION_EAGER}, {TL_BF16, TL_BF16, true, 7, 4, 1, TL_ATTENTION_EAGER},
+        {TL_F32, TL_BF16, false, 6, 5, 3, TL_ATTENTION_EAGER},  {TL_F64, TL_F64, false, 9, 1, 0, TL_ATTENTION_EAGER},
+        {TL_F32, TL_F32, false, 5, 6, 0, TL_ATTENTION_FLASH},   {TL_BF16, TL_BF16, true, 7, 4, 1, TL_ATTENTION_FLASH}};
     int configurations = 0;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
         for (int family = 0; family < 3; family++)
             for (int k = 0; k < 2; k++) {
                 tl_infer_options o = {.dtype = cases[c].dtype, .cache_dtype = cases[c].cache, .int8 = cases[c].int8};
+                o.choices.attention = cases[c].attention;
                 o.model = family == 0 ? small_gpt2() : small_llama();
                 if (family == 2)
                     o.model.head_size = 10; /* not D ÷ H */

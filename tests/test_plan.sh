@@ -228,6 +228,28 @@ gives_json "infer: FLOPs of a token" 0 '"decode":\{"position":513,"flops_per_tok
 gives_json "infer: llama-3-8b" 0 '"weights_bytes":16060522496,"cache_bytes":1073741824,' plan llama-3-8b --infer -g H100
 gives "infer: bound by memory" 0 "a token behind 2048: " plan llama-3-8b --infer -g H100 --prompt 2048
 gives "infer: what does not fit exits 3" 3 "does not fit: needs" plan llama-3-70b --infer -g H100
+# A prompt of 32768 eagerly: scores and weights of 32 heads, 2 bytes each, 2·32·32768²·2 = 137 GB at once; flash writes none.
+gives "infer: and what would fit" 3 "makes it fit (each one planned): 1 --attention flash" \
+    plan llama-3-8b --infer -g A100-40G --seq 65536
+gives "infer: so it does" 0 "fits: needs" plan llama-3-8b --infer -g A100-40G --seq 65536 --attention flash
+gives "infer: nor do 8 bits, made of 16" 3 "--weights int8" plan llama-3-70b --infer -g H100
+"$TALLY" --json plan llama-3-8b --infer -g A100-40G --seq 65536 >"$work/out" 2>"$work/err"
+tr -d ' \n' <"$work/out" | grep -o '"suggestions":\[.*\],"assumptions"' | tr '{' '\n' | sed -n 's/^"change":"\([^"]*\)","peak_bytes":\([0-9]*\),"fits":\([a-z]*\).*/\1 \2 \3/p' |
+    sed 's/\(--[a-z]*\)\([a-z0-9]\)/\1 \2/g' >"$work/suggested"
+[ "$(wc -l <"$work/suggested")" -ge 4 ]
+passed_or "infer: suggestions in JSON" $?
+number_of() { # KEY ARGUMENT...
+    key=$1
+    shift
+    "$TALLY" --json plan "$@" 2>"$work/err" | tr -d ' \n' | grep -o "\"$key\":[0-9]*" | head -1 | cut -d: -f2
+}
+for change in "--attention flash" "--seq 16384 --prompt 8192" "--weights int8"; do
+    case $change in *--seq*) seq= ;; *) seq="--seq 65536" ;; esac
+    # shellcheck disable=SC2086
+    bytes=$(number_of peak_bytes llama-3-8b --infer -g A100-40G $seq $change)
+    tr -d ' ' <"$work/suggested" | grep -q "^$(echo "$change" | tr -d ' ')$bytes"
+    passed_or "infer: typed as it stands it holds as many bytes: $change" $?
+done
 # 3.35e12 bytes/s (NVIDIA's datasheet): the weights alone, but for the table of which one row is read, take 4.48 ms.
 "$TALLY" --json plan llama-3-8b --infer -g H100 --prompt 1 >"$work/out" 2>"$work/err"
 awk '/"decode"/ { d = 1 } d && /seconds_at_least/ { gsub(/[^0-9.e-]/, "", $2); s = $2 + 0; exit !(s > 4.48e-3 && s < 4.7e-3) } END { if (!s) exit 1 }' "$work/out"

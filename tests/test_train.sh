@@ -207,7 +207,7 @@ again='--model gpt2:N=3,D=32,H=2,dropout=0.1 --micro-batch 16 --threads 1 --step
 run train sums --out "$work/r" $again
 [ $? -eq 3 ]
 said 'a run that does not fit in 3750 kB' $?
-awk '/^[0-9]+ +--/ { change = $0; next } /  fits [0-9]+ %/ { sub(/^[0-9]+ +/, "", change); print change }' \
+awk '/^[0-9]+ +--/ { change = $0 } /  (fits|tight) +[0-9]+ %/ { sub(/^[0-9]+ +/, "", change); print change }' \
     "$work/out" >"$work/fitting"
 grep -q -- '--micro-batch' "$work/fitting" && grep -q -- '--recompute full' "$work/fitting" &&
     grep -q -- '--precision' "$work/fitting"

@@ -93,6 +93,8 @@ typedef struct tl_infer_options {
     tl_model model;
     tl_dtype dtype; /* of the net */
     bool int8;      /* quantised once loaded */
+    /* How the net is run (tl_net_choose): attention flash writes no scores. Zeroed: as tl_net_new leaves it. */
+    tl_choices choices;
     int threads;
     /* generating */
     tl_dtype cache_dtype;

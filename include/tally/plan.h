@@ -141,22 +141,25 @@ typedef struct tl_plan_largest {
 tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis, tl_plan_largest *largest,
                                tl_error *error) TL_MUST_CHECK;
 
-#define TL_PLAN_SUGGESTIONS 12
-#define TL_PLAN_CHANGE 192
+#define TL_PLAN_SUGGESTIONS 16
+#define TL_PLAN_CHANGE 384
+#define TL_PLAN_TIGHT 0.95 /* of the usable bytes: more of them is tight */
 /* What a suggestion changes, the least first. */
 typedef enum tl_plan_cost {
-    TL_PLAN_COST_NOTHING,   /* the same run: in more parts, or partly computed twice */
+    TL_PLAN_COST_NOTHING, /* the same run: in more parts, partly computed twice, or by code that keeps less (tally/choices.h) */
     TL_PLAN_COST_PRECISION, /* other number formats */
     TL_PLAN_COST_OPTIMIZER,
     TL_PLAN_COST_BOTH,
     TL_PLAN_COST_SEQUENCE, /* a shorter sequence */
-    TL_PLAN_COST_DEVICE
+    TL_PLAN_COST_DEVICE,
+    TL_PLAN_COST_ADAPTERS /* trains something else (tally/lora.h) */
 } tl_plan_cost;
 typedef struct tl_plan_suggestion {
     char change[TL_PLAN_CHANGE]; /* as typed: "--micro-batch 1 --global-batch 8 --recompute full" */
     char effect[64];             /* "same run", "changes the run" */
     tl_plan_cost cost;
-    int64_t bytes; /* arena: what must fit */
+    int64_t bytes; /* arena */
+    int64_t needs; /* what must fit: tl_plan_needs */
     int64_t peak_bytes;
     tl_u128 hardware_per_step; /* matmul FLOPs executed in a step, all devices; less the plan's own: the extra */
     double step_seconds;       /* 0: unknown */
@@ -165,13 +168,40 @@ typedef struct tl_plan_suggestion {
 typedef struct tl_plan_advice {
     tl_plan_suggestion list[TL_PLAN_SUGGESTIONS]; /* those that fit first; by cost; by FLOPs */
     int count;
-    int64_t state_bytes, leanest_bytes; /* state as planned; the least any option of this build keeps */
-    bool state_exceeds;                 /* even the leanest state is more than the device has: nothing was tried */
+    int64_t state_bytes, leanest_bytes; /* state as planned; the least that training all of the model keeps */
+    bool state_exceeds; /* even the leanest state is more than the device has: only adapters and a device were tried */
+    char largest_lever[TL_PLAN_CHANGE]; /* of those tried alone that keep the run, the one that saves most; "": none */
+    int64_t largest_saving;             /* bytes */
     int runs;
 } tl_plan_advice;
 /* What would make a plan that does not fit fit: each suggestion is a plan made on meta. Bounded in the number of plans. */
 tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl_plan_advice *advice,
                          tl_error *error) TL_MUST_CHECK;
+
+/* ---- which lever brings most ---- */
+#define TL_PLAN_LEVERS 24
+typedef struct tl_plan_lever_row {
+    char change[TL_PLAN_CHANGE]; /* as typed; "": as asked */
+    char effect[64];
+    tl_plan_cost cost;
+    bool alone; /* one lever and no other */
+    tl_plan_largest largest;
+    /* The account at largest.value (at 1 where not even that fits): its peak, and matmul FLOPs executed in a step of it with
+     * the change and as asked. */
+    tl_plan_peak peak;
+    tl_u128 hardware_per_step, asked_per_step;
+} tl_plan_lever_row;
+typedef struct tl_plan_levers {
+    tl_plan_lever_row row[TL_PLAN_LEVERS]; /* as asked; levers alone; together; those that change the run */
+    int count;
+    /* Rows: of the levers alone that keep the run (TL_PLAN_COST_NOTHING) the one with the largest value, of equal ones the one that
+     * needs least; and the row with the largest value of all that keep it. 0: none brings more than as asked. */
+    int largest, farthest;
+    int runs;
+} tl_plan_levers;
+/* tl_plan_find_largest for each lever that moves something, alone and together with others. What cannot be planned is left out. */
+tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis, tl_plan_levers *levers,
+                              tl_error *error) TL_MUST_CHECK;
 
 /* Parameters of a model, counted by building it on meta. */
 tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;
