@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "hw/assumptions.h"
+#include "tally/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -315,6 +316,41 @@ static void note_precision(const tl_plan_options *o, tl_plan *p) {
                      "autocast: fp32 parameters, cast anew by each product that uses them");
 }
 
+/* Which engine, what is its doing and what was given beside it. False: tally's own ways. */
+static bool note_engine(const tl_plan_options *o, tl_plan *p) {
+    char text[TL_CHOICES_TEXT];
+    tl_choices own;
+    if (!o->engine || o->engine == tl_engine_at(0))
+        return false;
+    tl_engine_choose(o->engine, &o->model, &own);
+    tl_plan_note(p->assumptions, &p->n_assumptions, "engine %s: %s", o->engine->name, o->engine->what);
+    tl_plan_note(p->assumptions, &p->n_assumptions, "%s chooses %s", o->engine->name,
+                 tl_engine_text(o->engine, &o->model, text, sizeof text));
+    if (tl_choices_difference(&own, &o->choices, text, sizeof text)[0])
+        tl_plan_note(p->assumptions, &p->n_assumptions, "given instead of what %s chooses: %s", o->engine->name, text);
+    return true;
+}
+
+/* What is held beside tensors on a device, each number with its range (hw/assumptions.h). */
+static void note_outside(const tl_plan_options *o, tl_plan *p) {
+    const tl_engine *e = o->engine ? o->engine : tl_engine_at(0);
+    bool torch = e->allocator == TL_ALLOCATOR_CACHING;
+    if (p->context_bytes)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
+                     (double)p->context_bytes / 1073741824.0,
+                     torch ? TL_TORCH_CONTEXT_LOW_GIB : TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
+    if (p->workspace_bytes)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "%lld MiB of cuBLAS workspaces: %d handles of %lld MiB (8 to 32 a handle reported)",
+                     (long long)(p->workspace_bytes >> 20), e->workspaces, (long long)(e->workspace_bytes >> 20));
+    if (p->slack_bytes)
+        tl_plan_note(
+            p->assumptions, &p->n_assumptions,
+            "%s's caching allocator holds %.3f of the live peak (1.02 to 1.15 reported); that must fit, no arena",
+            e->name, 1 + e->slack_permille / 1000.0);
+}
+
 /* How the model is run, and what of it the model does not notice. */
 static void note_choices(const tl_plan_options *o, tl_plan *p) {
     char attention[40], loss[40], text[TL_CHOICES_TEXT];
@@ -336,7 +372,7 @@ static void note_choices(const tl_plan_options *o, tl_plan *p) {
     if (o->model.family != TL_FAMILY_CRUNCHER)
         tl_plan_note(p->assumptions, &p->n_assumptions, "attention %s: the T×T scores are %s; loss %s", attention,
                      c->attention == TL_ATTENTION_FLASH ? "never a tensor" : again, loss);
-    if (tl_choices_text(&others, text, sizeof text)[0])
+    if (!note_engine(o, p) && tl_choices_text(&others, text, sizeof text)[0])
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", text);
     if (c->softmax_fp32 && o->precision == TL_PRECISION_FP32 && c->attention == TL_ATTENTION_EAGER)
         tl_plan_note(p->assumptions, &p->n_assumptions, "softmax-fp32 on changes nothing: scores are fp32 already");
@@ -354,23 +390,33 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->devices.note);
     for (int i = 0; i < o->model.n_assumed; i++)
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->model.assumed[i]);
-    if (a && p->context_bytes)
-        tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
-                     (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
+    if (a)
+        note_outside(o, p);
     note_precision(o, p);
     note_choices(o, p);
-    tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
+    if (!p->slack_bytes)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)
-        tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
+        tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                     p->workspace_bytes ? "NCCL's memory on the device"
+                                        : "library workspaces (cuBLAS, NCCL) on the device");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "what loading and saving a checkpoint holds for a moment");
     if (o->devices.count > 1)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
-static bool fits(const tl_plan *p) {
-    return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes && p->init.bytes <= p->usable_bytes;
+/* On this machine every engine's choices run in tally's arena. */
+static void read_outside(const tl_plan_options *o, tl_plan *p) {
+    const tl_engine *e = o->engine && o->devices.accelerator ? o->engine : tl_engine_at(0);
+    tl_plan_capacity(&o->devices, o->machine, o->engine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
+    p->needs_bytes = tl_engine_needs(e, p->arena_bytes, p->peak.bytes);
+    if (e->allocator == TL_ALLOCATOR_CACHING)
+        p->slack_bytes = p->needs_bytes - p->peak.bytes;
+    if (o->devices.accelerator)
+        p->workspace_bytes = e->workspaces * e->workspace_bytes;
+    int64_t init = tl_engine_needs(e, p->init.bytes, p->init.bytes);
+    p->fits = p->usable_bytes > 0 && p->needs_bytes <= p->usable_bytes && init <= p->usable_bytes;
 }
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
@@ -403,8 +449,7 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     if (status == TL_OK)
         status = read_arena(&run, p, error);
     if (status == TL_OK) {
-        tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
-        p->fits = fits(p);
+        read_outside(o, p);
         note_memory(o, p);
         tl_plan_time(o, &run, p);
     }
