@@ -158,3 +158,10 @@ grep -q '"engine": *"torchtune"' "$work/torchtune/run.json" && grep -q '"precisi
 said "train: run.json keeps engine and formats" $?
 gives "train: goes on with it" 0 "nothing left to train" train --out "$work/torchtune" --resume
 gives "train: not with another" 2 "was started with torchtune" train --out "$work/torchtune" --resume --engine litgpt
+for engine in $engines; do
+    [ "$engine" = tally ] && continue
+    run plan llama-3.2-1b -g H100 --seq 256 --engine "$engine" --json
+    list=$(grep -oE "\"$engine chooses [^\"]*" "$work/out" | sed 's/.* chooses //')
+    [ -n "$list" ] && grep -qF "| $engine | " docs/engines.md && grep -qF "| $list |" docs/engines.md
+    said "docs/engines.md has $engine's choices" $?
+done
