@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tally/config.h"
+#include "lora.h"
 #include "tally/weights.h"
 #include "train.h"
 
@@ -13,8 +14,8 @@ enum { EXTRAS = 8192, SCALER_TEXTS = 3 };
 typedef struct contents {
     tl_ckpt_contents run;
     tl_ckpt_part parts[2];
-    tl_safetensors_text texts[2], scaler[SCALER_TEXTS];
-    char numbers[SCALER_TEXTS][32];
+    tl_safetensors_text texts[3], scaler[SCALER_TEXTS];
+    char numbers[SCALER_TEXTS][32], lora[TL_LORA_TARGETS + 128];
     tl_ckpt_tensor extras[EXTRAS];
     tl_json *config;
 } contents;
@@ -49,6 +50,11 @@ static contents *contents_of(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer
     c.texts[0] = (tl_safetensors_text){"task", t->task->name};
     c.texts[1] = (tl_safetensors_text){"config", c.config ? tl_json_text(c.config, NULL) : NULL};
     c.parts[0] = (tl_ckpt_part){.name = "run", .texts = c.texts, .n_texts = 2};
+    const tl_lora_options *lora = tl_net_lora(tl_trainer_net(trainer));
+    if (lora) {
+        tl_cli_lora_note(lora, c.lora, sizeof c.lora);
+        c.texts[c.parts[0].n_texts++] = (tl_safetensors_text){"lora", c.lora};
+    }
     precision_of(trainer, &c);
     return &c;
 }
@@ -125,12 +131,14 @@ double tl_train_best(const tl_train *t) {
     return loss;
 }
 
-tl_status tl_train_load_weights(const tl_train *t, tl_trainer *trainer, tl_error *error) {
+tl_status tl_train_load_weights(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, tl_error *error) {
     tl_weights_report report;
     char bytes[TL_TEXT];
     const tl_status status = tl_weights_load(t->texts[TL_SET_WEIGHTS], tl_trainer_net(trainer), &report, error);
     if (status != TL_OK)
         return status;
+    if (tl_optimizer_refresh(tl_trainer_optimizer(trainer)) != TL_OK)
+        return tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     tl_note(t->cli, "%s: %lld tensors, %s%s%s", t->texts[TL_SET_WEIGHTS], (long long)report.tensors,
             tl_text_bytes((double)report.bytes, t->cli->units, bytes), report.note[0] ? "; " : "", report.note);
     return TL_OK;

@@ -60,7 +60,8 @@ typedef enum traffic {
     X(cumulate, PLAIN) X(cumprod_backward, PLAIN) X(triangle, PLAIN) X(range, WRITES) X(one_hot, PLAIN) \
     X(fp8_round, PLAIN) X(absolute_max, FOLDS) X(fp8_roll, PLAIN) X(route_choose, PLAIN) X(moe_sort, PLAIN) \
     X(moe_capacity, PLAIN) X(moe_load, PLAIN) X(moe_permute, PICKS) X(moe_combine, PLAIN) \
-    X(moe_combine_backward, PLAIN)
+    X(moe_combine_backward, PLAIN) \
+    X(nf4_quantize, PLAIN) X(nf4_scales, PLAIN) X(nf4_dequantize, PLAIN)
 /* clang-format on */
 
 #define NUMBER(name, how) ENTRY_##name,
@@ -244,6 +245,28 @@ static formula update_formula(entry e, const void *attr) {
     }
 }
 
+/* Of what operations are composed from elsewhere (tally/ops_choices.h). False: not listed. */
+static bool formula_of_parts(entry e, const tl_kcall *call, formula *f) {
+    switch (e) {
+    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
+    case ENTRY_multiply_add:
+        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
+        return true;
+    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
+        f->special = 1;
+        return true;
+    case ENTRY_power_backward_base:
+        *f = (formula){.element = 3, .special = 1};
+        return true;
+    case ENTRY_neg:
+    case ENTRY_sqrt:
+        f->element = 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Of kernels that go element by element. False: not listed. */
 static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     *f = (formula){0};
@@ -280,6 +303,18 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_fp8_roll:
         f->row = 1;
         return true; /* the largest ÷ the format's */
+    /* ÷ scale; Dettmers et al. 2023, equation 4 */
+    case ENTRY_nf4_quantize:
+        f->element = 1;
+        return true;
+    /* Σ, − mean, ÷ step; ÷ n. ÷ 127 for each block: below */
+    case ENTRY_nf4_scales:
+        *f = (formula){.element = 3, .call = 1};
+        return true;
+    /* level·scale, of out[0]; where the scales are codes, code·step + mean for each: below */
+    case ENTRY_nf4_dequantize:
+        f->element = 1;
+        return true;
     /* 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): 2 + 3 + 3 (Hendrycks and Gimpel 2016). Its derivative: u 5; (1 + t)/2 2;
      * 1 − t² 2; √(2/π)·(1 + 3·0.044715·x²) with folded constants 2; x/2·…·… 3; + 1; ·g 1 */
     case ENTRY_gelu_tanh:
@@ -305,20 +340,6 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     /* a·σ(αa)·b: αa, 1 +, 1 ÷, ·a, ·b. Backward: αa, σ 3, 1 − σ 1, da 5, db 2. Shazeer 2020 */
     case ENTRY_swiglu:
         *f = (formula){.element = 5, .special = 1};
-        return true;
-    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
-    case ENTRY_multiply_add:
-        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
-        return true;
-    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
-        f->special = 1;
-        return true;
-    case ENTRY_power_backward_base:
-        *f = (formula){.element = 3, .special = 1};
-        return true;
-    case ENTRY_neg:
-    case ENTRY_sqrt:
-        f->element = 1;
         return true;
     case ENTRY_swiglu_backward:
         *f = (formula){.element = 11, .special = 1};
@@ -421,7 +442,7 @@ static bool count_flash(entry e, const tl_kcall *call) {
         now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)) + rows * (1 + o->has_sinks));
         return true;
     }
-    bool d = call->out[0].data || call->out[1].data, v = call->out[2].data, s = call->out[3].data;
+    bool d = o->wanted & (TL_FLASH_DQ | TL_FLASH_DK), v = o->wanted & TL_FLASH_DV, s = o->wanted & TL_FLASH_DSINKS;
     pair += 1 + (d ? 3 : 0) + (d && o->softcap != 0 ? 3 : 0) + (o->dropout.a > 0 ? d + v : 0);
     if (d || v) {
         now.arithmetic += (tl_u128)(flash_pairs(call) * pair);
@@ -460,7 +481,8 @@ static bool formula_of_experts(entry e, const tl_kcall *call, formula *f) {
 }
 
 static bool formula_of(entry e, const tl_kcall *call, formula *f) {
-    return formula_of_each(e, call, f) || formula_of_rows(e, call, f) || formula_of_experts(e, call, f);
+    return formula_of_each(e, call, f) || formula_of_parts(e, call, f) || formula_of_rows(e, call, f) ||
+           formula_of_experts(e, call, f);
 }
 
 static void count_operations(entry e, const tl_kcall *call) {
@@ -471,6 +493,12 @@ static void count_operations(entry e, const tl_kcall *call) {
     const tl_array *a = call->n_in > 0 ? &call->in[0] : &call->out[0];
     if (e == ENTRY_embedding_backward)
         a = &call->in[1];
+    if (e == ENTRY_nf4_dequantize) { /* two values lie in a byte of in[0] */
+        a = &call->out[0];
+        now.arithmetic += call->n_in > 2 ? 2 * (tl_u128)elements(&call->in[1]) : 0;
+    }
+    if (e == ENTRY_nf4_scales)
+        now.arithmetic += (tl_u128)elements(&call->out[1]);
     if (e == ENTRY_moe_combine_backward)
         a = call->in[3].data ? &call->in[3] : &call->out[0];
     int64_t n = elements(a), last = a->ndim > 0 ? a->size[a->ndim - 1] : 1;

@@ -55,7 +55,8 @@ values() { # of a choice, from the words that refuse nonsense; a number where on
 }
 
 known="gpus seq micro-batch global-batch tokens precision autocast optim attention loss norm glu gelu rotary repeat-kv grads update
- update-in-backward choice recompute engine flops zero tp pp vpp cp ep dp infer mfu peak price clip prompt weights"
+ update-in-backward choice recompute engine flops zero tp pp vpp cp ep dp infer mfu peak price clip prompt weights
+ timeline at lora qlora lora-alpha lora-dropout lora-targets lora-base"
 run plan --help
 left=$(grep -oE '^ *(-[a-z], )?--[a-z-]+' "$work/out" | grep -oE -- '--[a-z-]+' | sed 's/^--//' | sort -u |
     grep -vxE 'json|format|units|color|quiet|verbose|help' | while read -r option; do
@@ -102,8 +103,27 @@ for model in gpt2 llama-3.2-1b mixtral-8x7b; do
     varied $model --infer
     varied $model --prompt 7
     varied $model --weights int8
+    run plan $model $base --timeline --json
+    has '"timeline":'
+    said "options: $model --timeline shows a curve" $?
+    varied $model --at step
+    varied $model --lora 4
+    varied $model --qlora 4
+    for option in "--lora-alpha 3" "--lora-dropout 0.1" "--lora-targets all-linear" "--lora-base int8"; do
+        # shellcheck disable=SC2086 # an option and its value
+        varied $model $option
+    done
     base="-g H100" varied $model --seq 128
     base="--seq 256" varied $model -g A100-40G
+    plain_base=$base
+    base="$base --lora 4"
+    run plan $model $base --json
+    answer "$work/out" >"$work/plain"
+    for option in "--lora-alpha 3" "--lora-dropout 0.1" "--lora-targets all-linear" "--lora-base int8"; do
+        # shellcheck disable=SC2086
+        varied $model $option
+    done
+    base=$plain_base
     [ $tried -gt 60 ] && [ $silent -lt $((tried / 2)) ]
     said "options: $model, $tried varied, $silent of them change nothing and say why" $?
 done

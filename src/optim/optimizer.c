@@ -44,7 +44,7 @@ tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int 
         const tl_tensor *t = parameters[i].tensor;
         if (!t)
             tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %d has no tensor", i);
-        else if (!tl_dtype_is_float(t->dtype))
+        else if (!parameters[i].frozen && !tl_dtype_is_float(t->dtype))
             tl_ctx_fail(ctx, TL_ERR_DTYPE, "parameter %s is %s; f64, f32, bf16 or f16 would work", parameters[i].name,
                         tl_dtype_name(t->dtype));
         if (ctx->error.status != TL_OK)
@@ -346,5 +346,26 @@ tl_status tl_optimizer_restore(tl_optimizer *opt, int64_t steps) {
     tl_scope_end(ctx);
     ctx->place.region = before.region;
     ctx->place.module = before.module;
+    return ctx->error.status;
+}
+
+tl_status tl_optimizer_refresh(tl_optimizer *opt) {
+    tl_ctx *ctx = opt->ctx;
+    tl_phase before = tl_phase_get(ctx);
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_phase_set(ctx, TL_PHASE_LOAD);
+    tl_scope_begin(ctx);
+    for (int i = 0; i < opt->count && ctx->error.status == TL_OK; i++) {
+        tl_slot *s = &opt->slots[i];
+        if (!s->master)
+            continue;
+        tl_free(s->master); /* first, so that no more is held than before */
+        s->master = NULL;
+        (void)add_master(opt, s); /* the context's error says */
+    }
+    tl_scope_end(ctx);
+    tl_phase_set(ctx, before);
+    ctx->recording = recording;
     return ctx->error.status;
 }

@@ -136,84 +136,85 @@ static bool has_component(const char *path, const char *name) {
     return false;
 }
 
+/* In this order: what stands in the feed-forward is the feed-forward's, but for its experts and their router; norms within
+ * attention are norms; and only attention has another c_proj. */
+static const struct {
+    const char *component, *group;
+} groups_of[] = {
+    {"experts", "experts"},
+    {"router", "router"},
+    {"gate", "router"},
+    {"shared_expert", "shared experts"},
+    {"shared_experts", "shared experts"},
+    {"shared_expert_gate", "shared experts"},
+    {"mlp", "ffn"},
+    {"block_sparse_moe", "ffn"},
+    {"feed_forward", "ffn"},
+    {"fc1", "ffn"},
+    {"fc2", "ffn"},
+    {"q_norm", "norms"},
+    {"v_norm", "norms"},
+    {"post_feedforward_layernorm_1", "norms"},
+    {"pre_feedforward_layernorm_2", "norms"},
+    {"post_feedforward_layernorm_2", "norms"},
+    {"k_norm", "norms"},
+    {"qk_norm", "norms"},
+    {"q_a_layernorm", "norms"},
+    {"kv_a_layernorm", "norms"},
+    {"c_attn", "qkv"},
+    {"q_proj", "qkv"},
+    {"k_proj", "qkv"},
+    {"v_proj", "qkv"},
+    {"qkv_proj", "qkv"},
+    {"query_key_value", "qkv"},
+    {"q_a_proj", "qkv"},
+    {"q_b_proj", "qkv"},
+    {"kv_a_proj_with_mqa", "qkv"},
+    {"kv_b_proj", "qkv"},
+    {"scores", "scores+AV"},
+    {"values", "scores+AV"},
+    {"flash", "scores+AV"},
+    {"c_proj", "out"},
+    {"o_proj", "out"},
+    {"out_proj", "out"},
+    {"dense", "out"},
+    {"attn", "attention"},
+    {"self_attn", "attention"},
+    {"attention", "attention"},
+    {"self_attention", "attention"},
+    {"lm_head", "head"},
+    {"embed_out", "head"},
+    {"word_embeddings_layernorm", "norms"},
+    {"wte", "embedding"},
+    {"embed_tokens", "embedding"},
+    {"embed_in", "embedding"},
+    {"word_embeddings", "embedding"},
+    {"project_in", "embedding"},
+    {"project_out", "embedding"},
+    {"embed_positions", "positions"},
+    {"embed", "embedding"},
+    {"wpe", "positions"},
+    {"ln_1", "norms"},
+    {"ln_2", "norms"},
+    {"ln_f", "norms"},
+    {"ln_attn", "norms"},
+    {"ln_mlp", "norms"},
+    {"input_layernorm", "norms"},
+    {"post_attention_layernorm", "norms"},
+    {"pre_feedforward_layernorm", "norms"},
+    {"post_feedforward_layernorm", "norms"},
+    {"self_attn_layer_norm", "norms"},
+    {"final_layer_norm", "norms"},
+    {"final_layernorm", "norms"},
+    {"norm", "norms"},
+    {"loss", "loss"},
+    {"final", "linear"},
+};
+
 const char *tl_explain_group(const char *path) {
-    /* In this order: what stands in the feed-forward is the feed-forward's, but for its experts and their router; norms within
-     * attention are norms; and only attention has another c_proj. */
-    static const struct {
-        const char *component, *group;
-    } table[] = {
-        {"experts", "experts"},
-        {"router", "router"},
-        {"gate", "router"},
-        {"shared_expert", "shared experts"},
-        {"shared_experts", "shared experts"},
-        {"shared_expert_gate", "shared experts"},
-        {"mlp", "ffn"},
-        {"block_sparse_moe", "ffn"},
-        {"feed_forward", "ffn"},
-        {"fc1", "ffn"},
-        {"fc2", "ffn"},
-        {"q_norm", "norms"},
-        {"v_norm", "norms"},
-        {"post_feedforward_layernorm_1", "norms"},
-        {"pre_feedforward_layernorm_2", "norms"},
-        {"post_feedforward_layernorm_2", "norms"},
-        {"k_norm", "norms"},
-        {"qk_norm", "norms"},
-        {"q_a_layernorm", "norms"},
-        {"kv_a_layernorm", "norms"},
-        {"c_attn", "qkv"},
-        {"q_proj", "qkv"},
-        {"k_proj", "qkv"},
-        {"v_proj", "qkv"},
-        {"qkv_proj", "qkv"},
-        {"query_key_value", "qkv"},
-        {"q_a_proj", "qkv"},
-        {"q_b_proj", "qkv"},
-        {"kv_a_proj_with_mqa", "qkv"},
-        {"kv_b_proj", "qkv"},
-        {"scores", "scores+AV"},
-        {"values", "scores+AV"},
-        {"flash", "scores+AV"},
-        {"c_proj", "out"},
-        {"o_proj", "out"},
-        {"out_proj", "out"},
-        {"dense", "out"},
-        {"attn", "attention"},
-        {"self_attn", "attention"},
-        {"attention", "attention"},
-        {"self_attention", "attention"},
-        {"lm_head", "head"},
-        {"embed_out", "head"},
-        {"word_embeddings_layernorm", "norms"},
-        {"wte", "embedding"},
-        {"embed_tokens", "embedding"},
-        {"embed_in", "embedding"},
-        {"word_embeddings", "embedding"},
-        {"project_in", "embedding"},
-        {"project_out", "embedding"},
-        {"embed_positions", "positions"},
-        {"embed", "embedding"},
-        {"wpe", "positions"},
-        {"ln_1", "norms"},
-        {"ln_2", "norms"},
-        {"ln_f", "norms"},
-        {"ln_attn", "norms"},
-        {"ln_mlp", "norms"},
-        {"input_layernorm", "norms"},
-        {"post_attention_layernorm", "norms"},
-        {"pre_feedforward_layernorm", "norms"},
-        {"post_feedforward_layernorm", "norms"},
-        {"self_attn_layer_norm", "norms"},
-        {"final_layer_norm", "norms"},
-        {"final_layernorm", "norms"},
-        {"norm", "norms"},
-        {"loss", "loss"},
-        {"final", "linear"},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
-        if (has_component(path, table[i].component))
-            return table[i].group;
+    for (size_t i = 0; i < sizeof groups_of / sizeof groups_of[0]; i++)
+        if (has_component(path, groups_of[i].component))
+            return groups_of[i].group;
     if (strncmp(path, "layers.", 7) == 0)
         return "linear"; /* the Cruncher's */
     return has_component(path, "h") || has_component(path, "layers") ? "residual" : "other";
@@ -284,8 +285,10 @@ tl_status tl_explain_params(const tl_plan_run *run, tl_explain_sum *sum, tl_erro
         char pattern[96];
         const tl_tensor *t = list[i].tensor;
         tl_explain_pattern(list[i].name, pattern, sizeof pattern);
-        tl_gather_add(&g, pattern, "", t->storage->region, (tl_u128)tl_tensor_count(t),
-                      tl_shape_formula(run->ctx, &t->shape, 1));
+        const tl_shape *shape = list[i].full ? list[i].full : &t->shape;
+        int64_t elements = 0;
+        tl_shape_count(shape, &elements);
+        tl_gather_add(&g, pattern, "", t->storage->region, (tl_u128)elements, tl_shape_formula(run->ctx, shape, 1));
     }
     tl_status status = tl_gather_end(&g, "the parameters", false, error);
     if (status != TL_OK)

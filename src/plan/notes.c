@@ -122,7 +122,25 @@ static void note_choices(const tl_plan_options *o, tl_plan *p) {
     }
 }
 
-void tl_plan_notes(const tl_plan_options *o, tl_plan *p) {
+static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
+    const tl_lora_options *lora = tl_net_lora(tl_trainer_net(run->trainer));
+    if (!lora)
+        return;
+    p->adapted_layers = tl_net_lora_layers(tl_trainer_net(run->trainer));
+    p->lora_alpha = lora->alpha;
+    snprintf(p->lora_targets, sizeof p->lora_targets, "%s", lora->targets);
+    if (!o->lora.targets)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "adapters on %.120s", lora->targets);
+    if (!(o->lora.alpha > 0))
+        tl_plan_note(p->assumptions, &p->n_assumptions, "their alpha %g, twice the rank", lora->alpha);
+    if (lora->base != TL_LORA_PLAIN)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "base %s: the linear layers of the blocks; embeddings, norms, biases, the head and fused experts "
+                     "stay as they are",
+                     tl_lora_base_name(lora->base));
+}
+
+void tl_plan_notes(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
     if (o->devices.note)
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->devices.note);
@@ -132,6 +150,7 @@ void tl_plan_notes(const tl_plan_options *o, tl_plan *p) {
         note_outside(o, p);
     note_precision(o, p);
     note_choices(o, p);
+    note_lora(o, run, p);
     if (!p->slack_bytes)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)
@@ -139,7 +158,6 @@ void tl_plan_notes(const tl_plan_options *o, tl_plan *p) {
                      p->workspace_bytes ? "NCCL's memory on the device"
                                         : "library workspaces (cuBLAS, NCCL) on the device");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
-    tl_plan_note(p->leaves_out, &p->n_leaves_out, "what loading and saving a checkpoint holds for a moment");
     if (o->devices.count > 1)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
