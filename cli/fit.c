@@ -270,7 +270,7 @@ static int fit_model(tl_cli *cli) {
                                          TL_OPTION_GRADS,     TL_OPTION_UPDATE,
                                          TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD,
                                          TL_OPTION_AUTOCAST,  TL_OPTION_LORA,
-                                         TL_OPTION_QLORA};
+                                         TL_OPTION_QLORA,     TL_OPTION_ENGINE};
     for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
@@ -344,7 +344,7 @@ const tl_verb tl_verb_fit = {
                "  tally fit batch gpt2-xl -g A100-80G --seq 1024 --precision fp32 --levers\n"
                "  tally fit context llama-3.2-1b -g H100",
     .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(AUTOCAST) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) |
-             TL_TAKES(MICRO_BATCH) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES_LORA,
+             TL_TAKES(MICRO_BATCH) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES_LORA | TL_TAKES(ENGINE),
     .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
                                      TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
                                      TL_DOES(TL_PRECISION_FP8_MIXED)},

@@ -354,7 +354,7 @@ static tl_status other_device(advisor *a, tl_error *error) {
     for (int i = 0; i < tl_accelerator_count(); i++) {
         int64_t capacity, usable, context;
         tl_devices d = {.count = 1, .accelerator = tl_accelerator_at(i)};
-        tl_plan_capacity(&d, NULL, &capacity, &usable, &context);
+        tl_plan_capacity(&d, NULL, a->asked->engine, &capacity, &usable, &context);
         if (usable >= need && usable < least)
             least = usable, best = d.accelerator;
     }
