@@ -136,7 +136,7 @@ static tl_status evaluate(tl_evaluating *e) {
     if (tl_watch_open(&e->watch, e->threads, &e->error) != TL_OK)
         return e->error.status;
     e->watch.together = true;
-    e->net = tl_net_new(e->watch.ctx, &e->opened.model, e->opened.dtype);
+    e->net = tl_opened_net(&e->opened, e->watch.ctx);
     if (!e->net)
         return context_failed(e);
     if (tl_opened_load(&e->opened, e->watch.ctx, e->net, &e->error) != TL_OK)

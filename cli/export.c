@@ -7,6 +7,7 @@
 #include "tally/cpu.h"
 #include "tally/run.h"
 #include "tally/tokenizer.h"
+#include "lora.h"
 #include "tally/weights.h"
 #include "verb.h"
 
@@ -25,6 +26,8 @@ typedef struct job {
     char checkpoint[TL_CKPT_PATH]; /* "" where the weights are a model's own files */
     tl_model model;
     tl_dtype dtype;
+    tl_lora_options lora; /* of a run with adapters: folded into the weights */
+    char targets[TL_LORA_TARGETS];
     tl_weights_options options;
     tl_weights_report report;
     int64_t parameters;
@@ -58,7 +61,7 @@ static void dtype_of(job *j, const tl_safetensors *file, const char *start) {
     for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
         const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
         if (strncmp(t->name, start, strlen(start)) == 0 && t->dtype != TL_DTYPE_COUNT && tl_dtype_is_float(t->dtype) &&
-            tl_dtype_bytes(t->dtype) > 1) {
+            t->ndim > 1 && tl_dtype_bytes(t->dtype) > 1) {
             j->dtype = t->dtype;
             return;
         }
@@ -74,6 +77,9 @@ static tl_status describe_checkpoint(job *j) {
                            ? tl_config_parse(config, strlen(config), j->checkpoint, &j->model, &j->error)
                            : tl_fail(&j->error, TL_ERR_FORMAT, "%s does not say of which model it is", j->checkpoint);
     dtype_of(j, tl_ckpt_file(c), "model.");
+    const char *lora = tl_ckpt_text(c, "run.lora");
+    if (status == TL_OK && lora && !tl_cli_lora_from_note(lora, &j->lora, j->targets))
+        status = tl_fail(&j->error, TL_ERR_FORMAT, "%s has adapters that this build does not know", j->checkpoint);
     tl_ckpt_close(c);
     return status;
 }
@@ -98,10 +104,15 @@ static tl_status through(job *j) {
     tl_ctx *ctx = kernels ? tl_ctx_new(&(tl_ctx_options){.kernels = kernels}, &j->error) : NULL;
     if (!ctx)
         return j->error.status;
-    tl_net *net = tl_net_new(ctx, &j->model, j->dtype);
+    tl_net *net = tl_net_new_lora(ctx, &j->model, j->dtype, NULL, &j->lora);
     tl_status status = net ? TL_OK : tl_fail(&j->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     if (status == TL_OK)
         status = tl_weights_load(j->checkpoint[0] ? j->checkpoint : j->from, net, &j->report, &j->error);
+    if (status == TL_OK && tl_net_lora(net))
+        tl_note(j->cli, "adapters of rank %lld on %s over a base of %s are folded into its weights",
+                (long long)j->lora.rank, j->targets, tl_lora_base_name(j->lora.base));
+    if (status == TL_OK && tl_net_lora(net) && tl_net_merge_lora(net) != TL_OK)
+        status = tl_fail(&j->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     if (status == TL_OK)
         status = tl_weights_save(j->out, net, &j->options, &j->error);
     tl_parameter_count count = {0};

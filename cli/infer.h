@@ -3,6 +3,7 @@
 #define CLI_INFER_H
 
 #include "tally/infer.h"
+#include "tally/lora.h"
 #include "tally/machine.h"
 #include "tally/meter.h"
 #include "tally/tokenizer.h"
@@ -19,6 +20,8 @@ typedef struct tl_opened {
     tl_model model;
     tl_dtype dtype; /* of the net: as the weights are stored */
     bool int8;
+    tl_lora_options lora;                    /* of a run with adapters: folded into the weights once they are loaded */
+    char targets[TL_LORA_TARGETS];           /* of them */
     char task[64], tokenizer[TL_INFER_PATH]; /* what run.json says; "" where it does not */
     char val[TL_INFER_PATH], data_dtype[16]; /* the tokens a run was validated on, and their width if stated */
     char tokenizer_hash[32];                 /* of the vocabulary the run was trained with */
@@ -27,7 +30,8 @@ typedef struct tl_opened {
 /* A run's folder, a Hugging Face folder, or a file of weights beside its config.json. weights: NULL or --weights. Says what
  * is wrong. */
 int tl_opened_find(tl_opened *opened, const tl_cli *cli, const char *argument, const char *weights);
-/* Values into a net of opened->dtype, then int8 where asked. */
+/* A net that takes the weights, and their values: adapters folded in, then int8 where asked. */
+tl_net *tl_opened_net(const tl_opened *opened, tl_ctx *ctx);
 tl_status tl_opened_load(tl_opened *opened, tl_ctx *ctx, tl_net *net, tl_error *error);
 /* "f32", "int8 (from f32)" */
 const char *tl_opened_weights(const tl_opened *opened, char text[64]);

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "infer.h"
+#include "lora.h"
 #include "tally/ckpt.h"
 #include "tally/config.h"
 #include "tally/run.h"
@@ -94,6 +95,9 @@ static int read_dtype(tl_opened *o) {
     tl_weights_files *files = one ? NULL : tl_weights_open(o->path, &error);
     if (file) {
         o->is_checkpoint = tl_ckpt_is(file);
+        const char *lora = tl_safetensors_metadata(file, "run.lora");
+        if (lora && !tl_cli_lora_from_note(lora, &o->lora, o->targets))
+            tl_note(o->cli, "%s: \"%.80s\" says of no adapters that this build knows", o->path, lora);
         found = find_dtype(file, &o->dtype);
     } else if (files && tl_weights_file_count(files) > 0)
         found = find_dtype(tl_weights_file(files, 0), &o->dtype);
@@ -174,6 +178,10 @@ static void find_step(tl_opened *o) {
     tl_ckpt_close(c);
 }
 
+tl_net *tl_opened_net(const tl_opened *o, tl_ctx *ctx) {
+    return tl_net_new_lora(ctx, &o->model, o->dtype, NULL, &o->lora);
+}
+
 tl_status tl_opened_load(tl_opened *o, tl_ctx *ctx, tl_net *net, tl_error *error) {
     tl_weights_report report;
     tl_status status = tl_weights_load(o->path, net, &report, error);
@@ -182,6 +190,12 @@ tl_status tl_opened_load(tl_opened *o, tl_ctx *ctx, tl_net *net, tl_error *error
     find_step(o);
     if (report.note[0] && o->step < 0)
         tl_note(o->cli, "%s", report.note);
+    if (tl_net_lora(net)) {
+        tl_note(o->cli, "adapters of rank %lld on %s over a base of %s are folded into its weights",
+                (long long)o->lora.rank, o->targets, tl_lora_base_name(o->lora.base));
+        if (tl_net_merge_lora(net) != TL_OK)
+            return tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+    }
     if (o->int8 && tl_net_quantize_int8(net) != TL_OK)
         status = tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     return status;

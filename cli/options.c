@@ -17,7 +17,8 @@ typedef enum tl_kind {
     KIND_REAL,
     KIND_CHOICE,
     KIND_FLAG,
-    KIND_WAY
+    KIND_WAY,
+    KIND_TEXT
 } tl_kind;
 
 static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};
@@ -33,6 +34,7 @@ static const char *const rotaries[] = {"computed", "tables", NULL};
 static const char *const gradients[] = {"parameters", "f32", NULL};
 static const char *const updates[] = {"fused", "tensor", "foreach", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "every", NULL};
+static const char *const lora_bases[] = {"plain", "int8", "nf4", "nf4-dq", NULL};
 static const char *const flops_kinds[] = {"causal", "full", NULL};
 static const char *const engines[] = {"tally",  "torch-eager", "torch-compile",  "hf-trainer",  "torchtune",
                                       "litgpt", "torchtitan",  "megatron-local", "megatron-te", "deepspeed",
@@ -108,8 +110,17 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_DP] = {"dp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Data-parallel ranks (all devices, in this build)"},
     [TL_OPTION_SEQUENCE_PARALLEL] = {"sequence-parallel", 0, NULL, KIND_FLAG, NULL, 0, 0, 0,
                                      "Split norms and dropouts over tensor-parallel ranks"},
-    [TL_OPTION_LORA] = {"lora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "Train adapters of this rank only"},
-    [TL_OPTION_QLORA] = {"qlora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "The same over 4-bit weights"},
+    [TL_OPTION_LORA] = {"lora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "Train adapters of this rank only (LoRA)"},
+    [TL_OPTION_QLORA] = {"qlora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1,
+                         "The same over 4-bit weights (QLoRA): --lora-base nf4-dq"},
+    [TL_OPTION_LORA_ALPHA] = {"lora-alpha", 0, "X", KIND_REAL, NULL, 0, 0, 0,
+                              "Their product counts X/RANK (default: twice the rank)"},
+    [TL_OPTION_LORA_DROPOUT] = {"lora-dropout", 0, "P", KIND_REAL, NULL, 0, 0, 0,
+                                "Dropout of the adapters' input (default 0)"},
+    [TL_OPTION_LORA_TARGETS] = {"lora-targets", 0, "NAMES", KIND_TEXT, NULL, 0, 0, 0,
+                                "Layers with adapters: q_proj,v_proj (default), all-linear, …"},
+    [TL_OPTION_LORA_BASE] = {"lora-base", 0, "FORM", KIND_CHOICE, lora_bases, 0, 0, 0,
+                             "Frozen weights: plain (default), int8, nf4, nf4-dq"},
     [TL_OPTION_INFER] = {"infer", 0, NULL, KIND_FLAG, NULL, 0, 0, 0, "Plan serving instead of training"},
     [TL_OPTION_MFU] = {"mfu", 0, "SHARE", KIND_REAL, NULL, 0, 0, 0, "Model FLOP/s over peak, between 0 and 1: 0.5"},
     [TL_OPTION_PEAK] = {"peak", 0, "FLOP/s", KIND_RATE, NULL, 0, 0, 0,
@@ -118,7 +129,7 @@ static const tl_row rows[TL_OPTION_COUNT] = {
 };
 
 /* Options the contract names that no verb of this build does at all. */
-static const uint64_t not_done = TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(INFER) | TL_TAKES(SEQUENCE_PARALLEL);
+static const uint64_t not_done = TL_TAKES(INFER) | TL_TAKES(SEQUENCE_PARALLEL);
 
 enum { KEY_COMMON = 0x100, KEY_JSON = 0x200, KEY_FORMAT, KEY_UNITS, KEY_COLOR, KEY_HELP };
 
@@ -284,6 +295,7 @@ static int set_common(tl_cli *cli, tl_option option, const char *text) {
         return set_choice(cli, option, text);
     case KIND_WAY:
         return tl_cli_way(cli, option, text);
+    case KIND_TEXT:
     case KIND_FLAG:
         return TL_EXIT_OK;
     }

@@ -111,6 +111,7 @@ const tl_verb tl_verb_plan = {
                "with what would make it fit, and the exit status is 3.\n\n"
                "  tally plan gpt2 -g A100-80G --micro-batch 8\n"
                "  tally plan llama-3-8b -g 8xH100 --seq 8192 -t 1T --mfu 0.4\n"
+               "  tally plan llama-3-70b -g A100-80G --qlora 16 --lora-targets all-linear\n"
                "  tally plan llama-3-8b --infer -g H100 --seq 8192 --prompt 2048\n"
                "  tally plan ./config.json            (on this machine)",
     .takes = TL_PLAN_TAKES,

@@ -69,6 +69,19 @@ static void put_model(tl_json *json, const tl_account *a) {
     tl_json_put_integer(json, "parameters", count->unique);
     tl_json_put_integer(json, "parameters_active", count->active);
     tl_json_put_integer(json, "parameters_non_embedding", count->non_embedding);
+    tl_json_put_integer(json, "parameters_trainable", a->plan.trainable);
+    tl_json_end(json);
+    const tl_lora_options *lora = &a->request.options.lora;
+    if (lora->rank == 0)
+        return;
+    tl_json_key(json, "lora");
+    tl_json_object(json);
+    tl_json_put_integer(json, "rank", lora->rank);
+    tl_json_put_real(json, "alpha", a->plan.lora_alpha);
+    tl_json_put_real(json, "dropout", lora->dropout);
+    tl_json_put_string(json, "targets", a->plan.lora_targets);
+    tl_json_put_string(json, "base", tl_lora_base_name(lora->base));
+    tl_json_put_integer(json, "layers", a->plan.adapted_layers);
     tl_json_end(json);
 }
 

@@ -48,6 +48,12 @@ static void out_model(const tl_cli *cli, const tl_account *a) {
     tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s", o->model.name,
                 u128_grouped((tl_u128)p->parameters.unique, count),
                 u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "");
+    if (o->lora.rank > 0)
+        tl_out_item(cli, "adapters",
+                    "rank %lld, alpha %g on %s in %lld layers: %s parameters are trained (%.2g %%); base %s",
+                    (long long)o->lora.rank, p->lora_alpha, p->lora_targets, (long long)p->adapted_layers,
+                    u128_grouped((tl_u128)p->trainable, count),
+                    100 * (double)p->trainable / (double)p->parameters.unique, tl_lora_base_name(o->lora.base));
     if (o->model.family != TL_FAMILY_CRUNCHER)
         snprintf(seq, sizeof seq, " of %s tokens", tl_text_grouped((tl_u128)p->seq, more));
     tl_out_item(

@@ -1,6 +1,7 @@
 /* cli/plan_request.c: from the command line to the planner's options. */
 #include <string.h>
 
+#include "lora.h"
 #include "plan_request.h"
 
 tl_optimizer_options tl_cli_optimizer(const tl_cli *cli) {
@@ -75,7 +76,9 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
         return chosen;
     r->options.peak = options->at[TL_OPTION_PEAK].real;
     r->options.mfu = options->at[TL_OPTION_MFU].real;
-    int status = TL_EXIT_OK;
+    int status = tl_cli_lora_typed(cli, &r->options.lora);
+    if (status != TL_EXIT_OK)
+        return status;
     if (options->devices.here)
         status = request_here(cli, r);
     else
@@ -191,6 +194,8 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
     char choices[TL_CHOICES_TEXT];
     if (tl_choices_text(&o->choices, choices, sizeof choices)[0])
         append(text, size, " --choice %s", choices);
+    tl_cli_lora_text(&o->lora, quoted, sizeof quoted);
+    append(text, size, "%s", quoted);
     if (o->clip > 0)
         append(text, size, " --clip %g", o->clip);
     for (size_t i = 0; i < sizeof as_typed / sizeof as_typed[0]; i++)

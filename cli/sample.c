@@ -154,7 +154,7 @@ static tl_status generate(tl_sampling *s) {
     tl_cache_options cache = {.batch = 1, .capacity = s->plan_options.capacity, .dtype = s->plan_options.cache_dtype};
     if (tl_watch_open(&s->watch, s->threads, &s->error) != TL_OK)
         return s->error.status;
-    s->net = tl_net_new(s->watch.ctx, &s->opened.model, s->opened.dtype);
+    s->net = tl_opened_net(&s->opened, s->watch.ctx);
     if (!s->net)
         return context_failed(s);
     if (tl_opened_load(&s->opened, s->watch.ctx, s->net, &s->error) != TL_OK)

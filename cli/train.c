@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "tally/init.h"
+#include "lora.h"
 #include "tally/run.h"
 #include "train.h"
 
@@ -64,6 +65,12 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_TOKENIZER] = {"tokenizer", -1, "", FIXED, true, NULL},
     [TL_SET_INIT] = {"init", -1, "default", FIXED, false, NULL},
     [TL_SET_WEIGHTS] = {"weights", -1, "", FIXED, false, NULL},
+    [TL_SET_LORA] = {"lora", TL_OPTION_LORA, "", FIXED, false, NULL},
+    [TL_SET_QLORA] = {"qlora", TL_OPTION_QLORA, "", FIXED, false, NULL},
+    [TL_SET_LORA_ALPHA] = {"lora-alpha", TL_OPTION_LORA_ALPHA, "", FIXED, false, NULL},
+    [TL_SET_LORA_DROPOUT] = {"lora-dropout", TL_OPTION_LORA_DROPOUT, "", FIXED, false, NULL},
+    [TL_SET_LORA_TARGETS] = {"lora-targets", TL_OPTION_LORA_TARGETS, "", FIXED, false, NULL},
+    [TL_SET_LORA_BASE] = {"lora-base", TL_OPTION_LORA_BASE, "", FIXED, false, NULL},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
@@ -265,6 +272,12 @@ static int read_optimizer(tl_train *t) {
         status = choice(t, TL_SET_PRECISION, TL_OPTION_PRECISION, &precision);
     if (status == TL_EXIT_OK)
         status = choice(t, TL_SET_AUTOCAST, TL_OPTION_AUTOCAST, &autocast);
+    if (status != TL_EXIT_OK)
+        return status;
+    const tl_lora_texts lora = {t->texts[TL_SET_LORA],         t->texts[TL_SET_QLORA],
+                                t->texts[TL_SET_LORA_ALPHA],   t->texts[TL_SET_LORA_DROPOUT],
+                                t->texts[TL_SET_LORA_TARGETS], t->texts[TL_SET_LORA_BASE]};
+    status = tl_cli_lora(t->cli, &lora, &t->plan.lora);
     if (status != TL_EXIT_OK)
         return status;
     t->plan.precision = (tl_precision)precision;
@@ -485,8 +498,8 @@ static int read_model(tl_train *t) {
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)t->plan.seq, t->model.name,
                         (long long)t->model.context);
     t->plan.model = t->model;
-    if (t->texts[TL_SET_SEED_DROPOUT][0] &&
-        !(t->model.dropout_embedding > 0 || t->model.dropout_attention > 0 || t->model.dropout_residual > 0))
+    if (t->texts[TL_SET_SEED_DROPOUT][0] && !(t->plan.lora.dropout > 0 || t->model.dropout_embedding > 0 ||
+                                              t->model.dropout_attention > 0 || t->model.dropout_residual > 0))
         tl_note(cli, "--seed-dropout changes nothing: %s has no dropout", t->model.name);
     const int status = check_init(t);
     if (status != TL_EXIT_OK)
@@ -603,7 +616,8 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES,
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(LORA) | TL_TAKES(QLORA) |
+             TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

@@ -51,6 +51,12 @@ typedef enum tl_setting {
     TL_SET_TOKENIZER,
     TL_SET_INIT,
     TL_SET_WEIGHTS,
+    TL_SET_LORA,
+    TL_SET_QLORA,
+    TL_SET_LORA_ALPHA,
+    TL_SET_LORA_DROPOUT,
+    TL_SET_LORA_TARGETS,
+    TL_SET_LORA_BASE,
     TL_SET_COUNT
 } tl_setting;
 

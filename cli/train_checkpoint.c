@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "tally/config.h"
+#include "lora.h"
 #include "tally/weights.h"
 #include "train.h"
 
@@ -13,8 +14,8 @@ enum { EXTRAS = 8192, SCALER_TEXTS = 3 };
 typedef struct contents {
     tl_ckpt_contents run;
     tl_ckpt_part parts[2];
-    tl_safetensors_text texts[2], scaler[SCALER_TEXTS];
-    char numbers[SCALER_TEXTS][32];
+    tl_safetensors_text texts[3], scaler[SCALER_TEXTS];
+    char numbers[SCALER_TEXTS][32], lora[TL_LORA_TARGETS + 128];
     tl_ckpt_tensor extras[EXTRAS];
     tl_json *config;
 } contents;
@@ -49,6 +50,11 @@ static contents *contents_of(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer
     c.texts[0] = (tl_safetensors_text){"task", t->task->name};
     c.texts[1] = (tl_safetensors_text){"config", c.config ? tl_json_text(c.config, NULL) : NULL};
     c.parts[0] = (tl_ckpt_part){.name = "run", .texts = c.texts, .n_texts = 2};
+    const tl_lora_options *lora = tl_net_lora(tl_trainer_net(trainer));
+    if (lora) {
+        tl_cli_lora_note(lora, c.lora, sizeof c.lora);
+        c.texts[c.parts[0].n_texts++] = (tl_safetensors_text){"lora", c.lora};
+    }
     precision_of(trainer, &c);
     return &c;
 }

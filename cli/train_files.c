@@ -103,6 +103,7 @@ void tl_train_put_plan(tl_json *json, const tl_train *t, const tl_plan *p) {
     tl_json_object(json);
     tl_json_put_integer(json, "parameters", p->parameters.unique);
     tl_json_put_integer(json, "parameters_non_embedding", p->parameters.non_embedding);
+    tl_json_put_integer(json, "parameters_trainable", p->trainable);
     tl_json_end(json);
     tl_json_key(json, "flops");
     tl_json_object(json);

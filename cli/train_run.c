@@ -232,6 +232,8 @@ static void at_peak(void *user) {
     memset(r->now, 0, sizeof r->now);
     for (int i = 0; i < count; i++) {
         r->now[TL_PARAM] += bytes_of(r, list[i].tensor);
+        for (int k = 0; list[i].full && k < 3; k++)
+            r->now[TL_PARAM] += bytes_of(r, tl_net_quantization(tl_trainer_net(r->trainer), i, k, NULL));
         r->now[TL_GRAD] += bytes_of(r, tl_tensor_grad(list[i].tensor));
         r->now[TL_MASTER] += bytes_of(r, tl_optimizer_master(optimizer, i));
         for (int k = 0; k < TL_OPTIM_MAX_STATES; k++)

@@ -38,6 +38,9 @@ static int64_t *owner_of(instrument *i, const block *b) {
         return &m->data;
     for (int p = 0; p < i->list_count; p++) {
         const tl_tensor *t = i->list[p].tensor;
+        for (int k = 0; i->trainer && i->list[p].full && k < 3; k++) /* a quantised weight's scales belong to it */
+            if (holds(tl_net_quantization(tl_trainer_net(i->trainer), p, k, NULL), b))
+                return &m->param;
         if (holds(t, b))
             return &m->param;
         if (holds(tl_tensor_grad(t), b))

@@ -60,7 +60,8 @@ typedef enum traffic {
     X(cumulate, PLAIN) X(cumprod_backward, PLAIN) X(triangle, PLAIN) X(range, WRITES) X(one_hot, PLAIN) \
     X(fp8_round, PLAIN) X(absolute_max, FOLDS) X(fp8_roll, PLAIN) X(route_choose, PLAIN) X(moe_sort, PLAIN) \
     X(moe_capacity, PLAIN) X(moe_load, PLAIN) X(moe_permute, PICKS) X(moe_combine, PLAIN) \
-    X(moe_combine_backward, PLAIN)
+    X(moe_combine_backward, PLAIN) \
+    X(nf4_quantize, PLAIN) X(nf4_scales, PLAIN) X(nf4_dequantize, PLAIN)
 /* clang-format on */
 
 #define NUMBER(name, how) ENTRY_##name,
@@ -280,6 +281,18 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     case ENTRY_fp8_roll:
         f->row = 1;
         return true; /* the largest ÷ the format's */
+    /* ÷ scale; Dettmers et al. 2023, equation 4 */
+    case ENTRY_nf4_quantize:
+        f->element = 1;
+        return true;
+    /* Σ, − mean, ÷ step; ÷ n. ÷ 127 for each block: below */
+    case ENTRY_nf4_scales:
+        *f = (formula){.element = 3, .call = 1};
+        return true;
+    /* level·scale, of out[0]; where the scales are codes, code·step + mean for each: below */
+    case ENTRY_nf4_dequantize:
+        f->element = 1;
+        return true;
     /* 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))): 2 + 3 + 3 (Hendrycks and Gimpel 2016). Its derivative: u 5; (1 + t)/2 2;
      * 1 − t² 2; √(2/π)·(1 + 3·0.044715·x²) with folded constants 2; x/2·…·… 3; + 1; ·g 1 */
     case ENTRY_gelu_tanh:
@@ -471,6 +484,12 @@ static void count_operations(entry e, const tl_kcall *call) {
     const tl_array *a = call->n_in > 0 ? &call->in[0] : &call->out[0];
     if (e == ENTRY_embedding_backward)
         a = &call->in[1];
+    if (e == ENTRY_nf4_dequantize) { /* two values lie in a byte of in[0] */
+        a = &call->out[0];
+        now.arithmetic += call->n_in > 2 ? 2 * (tl_u128)elements(&call->in[1]) : 0;
+    }
+    if (e == ENTRY_nf4_scales)
+        now.arithmetic += (tl_u128)elements(&call->out[1]);
     if (e == ENTRY_moe_combine_backward)
         a = call->in[3].data ? &call->in[3] : &call->out[0];
     int64_t n = elements(a), last = a->ndim > 0 ? a->size[a->ndim - 1] : 1;

@@ -136,7 +136,7 @@ static int probes_of(op_case *o, tl_ctx *ctx, uint64_t seed, probe *probes) {
     int n = 0;
     for (int i = 0; i < o->c.n_in; i++) {
         int64_t count = op_case_count(o, i);
-        if (!op_case_is_float(o, i))
+        if (!op_case_is_float(o, i) || o->c.in[i].frozen)
             continue;
         for (int p = 0; p < PROBES && p < count; p++) {
             int64_t at = count <= PROBES ? p : p * (count - 1) / (PROBES - 1);
@@ -190,7 +190,7 @@ static void check_gradients(const op_case *o, tl_ctx *ctx, unsigned mask, uint64
 static unsigned floats_of(const op_case *o) {
     unsigned floats = 0;
     for (int i = 0; i < o->c.n_in; i++)
-        if (op_case_is_float(o, i))
+        if (op_case_is_float(o, i) && !o->c.in[i].frozen)
             floats |= 1u << i;
     return floats;
 }

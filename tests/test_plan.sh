@@ -95,7 +95,7 @@ run plan gpt2 -g H100 --peak 1979e12
 passed_or "plan: a sparse peak by hand is recognised" $?
 
 # 124,439,808 (FAULTS.md); 2, 4 and 8 bytes of it
-P='"parameters":124439808,"parameters_active":124439808,"parameters_non_embedding":85056000'
+P='"parameters":124439808,"parameters_active":124439808,"parameters_non_embedding":85056000,"parameters_trainable":124439808'
 gives_json "plan: JSON, model" 0 "\"model\":\\{\"name\":\"gpt2\",$P\\}" plan gpt2 -g H100
 gives_json "plan: JSON, flops" 0 '"flops":\{"forward_per_token":284812800,"per_token":854438400,"per_step":874944921600,"hardware_per_step":874944921600,"attention":"full","convention":"' plan gpt2 -g H100
 gives_json "plan: JSON, causal" 0 '"attention":"causal"' plan gpt2 -g H100 --flops causal

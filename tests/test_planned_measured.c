@@ -45,6 +45,7 @@ typedef struct config {
     int threads;
     tl_recompute recompute;
     const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
+    tl_lora_options lora;
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -232,6 +233,42 @@ static const config with_choices[] = {
 };
 
 enum { CHOSEN = sizeof with_choices / sizeof with_choices[0] };
+/* Adapters over every kind of base; frozen layers keep nothing, whatever else is chosen. */
+#define LORA(base_, ...) .lora = {.rank = 4, .base = (base_), __VA_ARGS__}
+static const config adapted[] = {
+    CONFIG("gpt2 lora", small_gpt2, ADAMW, 2, 16, 1, LORA(TL_LORA_PLAIN)),
+    CONFIG("gpt2 lora over int8", small_gpt2, ADAMW, 2, 16, 1, LORA(TL_LORA_INT8)),
+    CONFIG("gpt2 lora over nf4", small_gpt2, ADAMW, 2, 16, 1, LORA(TL_LORA_NF4)),
+    CONFIG("gpt2 lora over nf4-dq", small_gpt2, ADAMW, 2, 16, 1, LORA(TL_LORA_NF4_TWICE)),
+    CONFIG("gpt2 lora, all, dropout, bf16-mixed, 3 micro-batches, clipped", small_gpt2, ADAMW, 2, 16, 3,
+           LORA(TL_LORA_PLAIN, .targets = "all-linear", .dropout = 0.1), .mixed = true, .clip = 1, .dropout = 0.1),
+    CONFIG("gpt2 lora over int8, mlp, bf16, full", small_gpt2, SGD, 2, 16, 3, LORA(TL_LORA_INT8, .targets = "mlp"),
+           .bf16 = true, FULL),
+    CONFIG("gpt2 lora over nf4-dq, autocast", small_gpt2, ADAMW, 2, 16, 1, LORA(TL_LORA_NF4_TWICE),
+           .precision = TL_PRECISION_BF16_MIXED, .autocast = true),
+    CONFIG("gpt2 lora over int8, autocast, fp16-mixed", small_gpt2, ADAMW, 2, 16, 1,
+           LORA(TL_LORA_INT8, .targets = "all-linear"), .precision = TL_PRECISION_FP16_MIXED, .autocast = true),
+    CONFIG("gpt2 lora, fp8-mixed", small_gpt2, ADAMW, 2, 16, 1, LORA(TL_LORA_PLAIN, .targets = "all-linear"),
+           .precision = TL_PRECISION_FP8_MIXED),
+    CONFIG("gpt2 lora over nf4, f32 adapters, bf16, 2 threads", small_gpt2, ADAMW8BIT, 2, 16, 1,
+           LORA(TL_LORA_NF4, .targets = "all-linear", .adapters_f32 = true), .width = 96, .bf16 = true, .threads = 2),
+    CONFIG("llama lora over nf4, best kernels, 2 threads", small_llama, ADAMW, 4, 32, 1, LORA(TL_LORA_NF4),
+           .threads = 2, .best = true),
+    CONFIG("llama lora", small_llama, ADAMW, 2, 16, 1, LORA(TL_LORA_PLAIN)),
+    CONFIG("llama lora over int8", small_llama, ADAMW, 2, 16, 1, LORA(TL_LORA_INT8)),
+    CONFIG("llama lora over nf4", small_llama, ADAMW, 2, 16, 1, LORA(TL_LORA_NF4)),
+    CONFIG("llama lora over nf4-dq", small_llama, ADAMW, 2, 16, 1, LORA(TL_LORA_NF4_TWICE)),
+    CONFIG("llama lora over nf4-dq, all, bf16-mixed, 3 micro-batches", small_llama, ADAMW, 2, 16, 3,
+           LORA(TL_LORA_NF4_TWICE, .targets = "all-linear", .dropout = 0.05), .mixed = true, .clip = 1),
+    CONFIG("llama lora over nf4, full", small_llama, ADAMW, 2, 16, 3, LORA(TL_LORA_NF4), .bf16 = true, FULL),
+    CONFIG("llama lora, selective", small_llama, ADAMW, 2, 16, 1, LORA(TL_LORA_PLAIN, .targets = "attention"),
+           SELECTIVE),
+    CONFIG("llama lora over int8, biases, every 2, bf16", small_llama, RMSPROP, 2, 16, 1,
+           LORA(TL_LORA_INT8, .targets = "o_proj,down_proj", .adapters_f32 = true), .biases = true, .bf16 = true,
+           EVERY(2), .layers = 5),
+};
+
+enum { ADAPTED = sizeof adapted / sizeof adapted[0] };
 enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
@@ -286,6 +323,7 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.cs336_order = c->rule == ADAMW_CS336;
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;
+    o.lora = c->lora;
     o.autocast = c->autocast;
     tl_error error = {0};
     choose(c->choices, &o.choices);
@@ -476,6 +514,11 @@ static void test_planned_equals_measured_with_recompute(void **state) {
 static void test_planned_equals_measured_with_choices(void **state) {
     (void)state;
     compare_all(with_choices, CHOSEN);
+}
+
+static void test_planned_equals_measured_with_adapters(void **state) {
+    (void)state;
+    compare_all(adapted, ADAPTED);
 }
 
 /* Every precision with every optimizer and every way to recompute, on both families; Cruncher has no blocks to recompute. */
@@ -835,6 +878,7 @@ int main(void) {
         cmocka_unit_test(test_planned_equals_measured_with_recompute),
         cmocka_unit_test(test_every_family),
         cmocka_unit_test(test_planned_equals_measured_with_choices),
+        cmocka_unit_test(test_planned_equals_measured_with_adapters),
         cmocka_unit_test(test_every_precision),
         cmocka_unit_test(test_arena_holds_every_step),
         cmocka_unit_test(test_arena_reports_unplanned),

@@ -17,6 +17,10 @@ typedef struct tl_parameter {
     tl_tensor *tensor; /* owned by the net */
     bool decay;        /* weight decay applies: matrices and embeddings, not norms and biases */
     bool embedding;    /* token or position table, or an untied output head: outside "non-embedding" */
+    bool linear;       /* the weight of a linear layer of a block: what tl_apply_linear multiplies by */
+    bool frozen;       /* no gradient, no master copy, no states, no update: the base under adapters (tally/lora.h) */
+    bool adapter;      /* A or B of an adapter: no published file has it. Behind all others */
+    const tl_shape *full; /* NULL, or the shape of the weight that a quantised tensor stands for (tally/lora.h) */
 } tl_parameter;
 
 typedef struct tl_net tl_net;
@@ -37,6 +41,8 @@ typedef struct tl_parameter_count {
     int64_t unique, untied, non_embedding, active;
 } tl_parameter_count;
 void tl_net_count(const tl_net *net, tl_parameter_count *count);
+/* Those that are not frozen; tl_net_count has them too. */
+int64_t tl_net_count_trainable(const tl_net *net);
 
 /* Turns dropout on (training) or off. Off in a new net. */
 void tl_net_train(tl_net *net, bool on);

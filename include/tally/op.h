@@ -155,6 +155,7 @@ struct tl_case {
         int64_t limit;
         bool fixed_dtype;  /* this input keeps its dtype */
         bool fixed_layout; /* must be contiguous and not overlap (written in place) */
+        bool frozen;       /* a floating input that has no gradient: asking for one is refused */
     } in[TL_MAX_IO];
 #ifdef __cplusplus
     alignas(16) char attr[512];

@@ -9,6 +9,7 @@
 
 #include "tally/ops_elementwise.h"
 #include "tally/ops_fp8.h"
+#include "tally/ops_nf4.h"
 #include "tally/ops_reduce.h"
 #include "tally/tensor.h"
 

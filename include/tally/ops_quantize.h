@@ -32,7 +32,8 @@ tl_tensor *tl_dequantize_(tl_tensor *q, tl_tensor *scale, tl_tensor *zero, const
 /* x[… i] · (q[o,i]·scale[o])ᵀ + bias[o] (bias may be NULL) → [… o] in x's dtype, the weights q as i8, scale f32. Each sum over
  * x·q runs in f32 (f64 for f64) and is then multiplied by the scale; weights are widened in registers, never written out.
  * 2·rows·o·i FLOPs as tl_linear; one byte read a weight. 16-bit x, and x whose last axis is not contiguous, take rows·i
- * elements of workspace. No gradient: for inference. */
+ * elements of workspace. The gradient goes to x and the bias: (g·scale)·q, with q cast to x's format for as long as that
+ * takes. The weight is frozen, and nothing of x is kept. */
 tl_tensor *tl_linear_int8_(tl_tensor *x, tl_tensor *q, tl_tensor *scale, tl_tensor *bias, const char *site);
 
 #define tl_linear_int8(x, q, scale, bias) tl_linear_int8_((x), (q), (scale), (bias), TL_HERE)

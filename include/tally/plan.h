@@ -37,6 +37,7 @@ typedef struct tl_plan_options {
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
     tl_choices choices; /* tally/choices.h; what changes nothing for the model is said among the assumptions */
+    tl_lora_options lora; /* rank 0: every parameter is trained */
     double clip;
     bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
     tl_u128 tokens;         /* of the whole run; 0: not given */
@@ -75,6 +76,10 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
+    int64_t trainable;      /* of parameters.unique: all, or the adapters */
+    int64_t adapted_layers; /* linear layers with adapters; 0: none, and the next two are not set */
+    double lora_alpha;
+    char lora_targets[TL_LORA_TARGETS]; /* as meant: "q_proj,v_proj" */
     /* matmul FLOPs of one device's step, times devices where it says per step. Model FLOPs: nothing is counted twice that is
      * computed again for backward; hardware FLOPs are all that is executed: less what fused attention's hidden blocks are
      * not, which may be more than what is computed again. */

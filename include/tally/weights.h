@@ -32,7 +32,8 @@ typedef struct tl_weights_report {
 /* `path`: a folder (its index decides which files count; without one its model.safetensors), an index, one .safetensors
  * file, or a checkpoint of tally or the folder of a run. The net is filled in place, phase load. Errors name the first
  * tensors that are missing, unknown or of another shape, and a shard that is not there. A failure while values are read leaves
- * the net partly filled. `report` may be NULL. */
+ * the net partly filled. Of a net with adapters (tally/lora.h) the base is filled, quantised parameters one by one, and the
+ * adapters stay. `report` may be NULL. */
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) TL_MUST_CHECK;
 
 /* The files alone, to look at: one, or those an index names. `path` as above, checkpoints apart. NULL with *error filled. */

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "base/nearest.h"
+#include "tally/lora.h"
 
 uint64_t tl_ckpt_hash(const void *data, size_t bytes) { return XXH3_64bits(data, bytes); }
 
@@ -36,12 +37,26 @@ static tl_status add(tl_ckpt_list *list, const char *part, const char *state, co
     return TL_OK;
 }
 
+/* A quantised weight comes with its scales, without which it means nothing. */
+static tl_status add_parameter(tl_ckpt_list *list, const tl_net *net, int index, const tl_parameter *p,
+                               tl_error *error) {
+    const char *suffix = NULL;
+    char name[TL_CKPT_NAME];
+    const tl_tensor *scale;
+    tl_status status = add(list, "model", NULL, p->name, p->tensor, error);
+    for (int k = 0; status == TL_OK && (scale = tl_net_quantization(net, index, k, &suffix)) != NULL; k++) {
+        snprintf(name, sizeof name, "%s.%s", p->name, suffix);
+        status = add(list, "model", NULL, name, scale, error);
+    }
+    return status;
+}
+
 static tl_status add_net(const tl_ckpt_contents *c, tl_ckpt_list *list, tl_error *error) {
     const tl_parameter *parameters;
     int count = tl_net_parameters(c->net, &parameters);
     tl_status status = TL_OK;
     for (int i = 0; i < count && status == TL_OK; i++)
-        status = add(list, "model", NULL, parameters[i].name, parameters[i].tensor, error);
+        status = add_parameter(list, c->net, i, &parameters[i], error);
     for (int i = 0; c->optimizer && i < count && status == TL_OK; i++) {
         const tl_tensor *master = tl_optimizer_master(c->optimizer, i);
         if (master)

@@ -8,6 +8,7 @@
 
 #include "base/nearest.h"
 #include "tally/ckpt.h"
+#include "tally/lora.h"
 #include "tensor/ctx.h"
 
 enum { NAMED = 3 };
@@ -21,14 +22,19 @@ typedef struct loading {
     tl_weights_report *report;
     char *buffer, *converted;
     int64_t buffer_bytes;
+    bool checkpoint; /* of a plain run: "model.NAME", nothing transposed, states beside it */
     tl_error *error;
 } loading;
+
+static bool is_turned(const loading *l, const char *name) {
+    return !l->checkpoint && tl_weights_is_transposed(l->model, name);
+}
 
 /* ---- names ---- */
 
 static const char *with_prefix(const loading *l, const char *name, char whole[TL_WEIGHTS_NAME]) {
     /* The head stands beside the transformer, not in it. */
-    bool head = strncmp(name, "lm_head.", 8) == 0;
+    bool head = strncmp(name, "lm_head.", 8) == 0 && !l->checkpoint;
     snprintf(whole, TL_WEIGHTS_NAME, "%s%s", head ? "" : l->report->prefix, name);
     return whole;
 }
@@ -123,8 +129,8 @@ static tl_status check_unknown(loading *l) {
 /* ---- one tensor ---- */
 
 static tl_status check_tensor(const loading *l, const tl_safetensors_tensor *t, const tl_parameter *p) {
-    const tl_shape *s = tl_tensor_shape(p->tensor);
-    bool turned = tl_weights_is_transposed(l->model, p->name);
+    const tl_shape *s = p->full ? p->full : tl_tensor_shape(p->tensor);
+    bool turned = is_turned(l, p->name);
     bool same = t->ndim == s->ndim;
     char have[160] = "[", want[160] = "[", name[128];
     for (int64_t i = 0; i < t->ndim && i < TL_MAX_NDIM; i++)
@@ -164,7 +170,7 @@ static tl_status make_room(loading *l, int64_t row_bytes, int64_t *rows) {
 static tl_status read_converted(loading *l, const tl_safetensors *file, const tl_safetensors_tensor *t,
                                 const tl_parameter *p) {
     tl_dtype to = tl_tensor_dtype(p->tensor);
-    bool turned = tl_weights_is_transposed(l->model, p->name);
+    bool turned = is_turned(l, p->name);
     int64_t columns = turned ? t->dim[1] : 1, all = turned ? t->dim[0] : t->count, rows = 0;
     int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(to);
     int64_t widest = columns * (from_bytes > to_bytes ? from_bytes : to_bytes);
@@ -194,7 +200,7 @@ static tl_status read_one(loading *l, const tl_parameter *p) {
     const tl_safetensors *file;
     const tl_safetensors_tensor *t = tl_weights_source_find(&l->source, with_prefix(l, p->name, whole), &file);
     tl_dtype dtype = tl_tensor_dtype(p->tensor);
-    bool turned = tl_weights_is_transposed(l->model, p->name);
+    bool turned = is_turned(l, p->name);
     tl_status status;
     if (t->dtype == dtype && !turned)
         status = tl_safetensors_read(file, t, 0, tl_tensor_data(p->tensor), t->bytes, l->error);
@@ -206,6 +212,21 @@ static tl_status read_one(loading *l, const tl_parameter *p) {
     l->report->formats[t->dtype]++;
     l->report->converted += t->dtype != dtype;
     l->report->transposed += turned;
+    return status;
+}
+
+/* A quantised parameter's values come in full, one parameter at a time, and are quantised where they lie. */
+static tl_status read_quantized(loading *l, int index) {
+    tl_ctx *ctx = tl_tensor_ctx(l->parameters[index].tensor);
+    tl_parameter full = l->parameters[index];
+    tl_scope_begin(ctx);
+    full.tensor = tl_empty(ctx, tl_tensor_dtype(l->parameters[0].tensor), *full.full, TL_WORK);
+    tl_status status = full.tensor ? read_one(l, &full) : tl_ctx_status(ctx);
+    if (status == TL_OK)
+        status = tl_net_requantize(l->net, index, full.tensor);
+    tl_scope_end(ctx);
+    if (tl_ctx_status(ctx) != TL_OK)
+        return tl_fail(l->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     return status;
 }
 
@@ -259,9 +280,12 @@ static void note_formats(const loading *l) {
 
 static tl_status load(loading *l) {
     tl_status status = TL_OK;
-    find_prefix(l);
+    if (l->checkpoint)
+        snprintf(l->report->prefix, sizeof l->report->prefix, "model.");
+    else
+        find_prefix(l);
     status = check_missing(l);
-    if (status == TL_OK)
+    if (status == TL_OK && !l->checkpoint)
         status = check_unknown(l);
     for (int i = 0; i < l->count && status == TL_OK; i++) {
         const tl_safetensors *file;
@@ -270,10 +294,10 @@ static tl_status load(loading *l) {
             check_tensor(l, tl_weights_source_find(&l->source, with_prefix(l, l->parameters[i].name, whole), &file),
                          &l->parameters[i]);
     }
-    if (status == TL_OK)
+    if (status == TL_OK && !l->checkpoint)
         status = check_tied(l);
     for (int i = 0; i < l->count && status == TL_OK; i++)
-        status = read_one(l, &l->parameters[i]);
+        status = l->parameters[i].full ? read_quantized(l, i) : read_one(l, &l->parameters[i]);
     if (status == TL_OK)
         note_formats(l);
     return status;
@@ -312,6 +336,20 @@ static tl_status load_checkpoint(const char *path, tl_net *net, tl_weights_repor
     return status;
 }
 
+/* Whether a checkpoint is of a run that trained every parameter, to start adapters from. */
+static tl_status is_plain(const char *file, bool *plain, tl_error *error) {
+    tl_ckpt *c = tl_ckpt_open(file, error);
+    if (!c)
+        return error->status;
+    const tl_safetensors *f = tl_ckpt_file(c);
+    *plain = true;
+    for (int64_t i = 0; i < tl_safetensors_count(f) && *plain; i++)
+        *plain = !strstr(tl_safetensors_at(f, i)->name, ".lora_A.");
+    tl_status status = *plain ? tl_ckpt_verify(c, error) : TL_OK;
+    tl_ckpt_close(c);
+    return status;
+}
+
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) {
     tl_weights_report own_report = {0};
     tl_error own = {TL_OK, ""};
@@ -319,15 +357,20 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     loading l = {.net = net, .model = tl_net_model(net), .report = report ? report : &own_report, .error = &own};
     memset(l.report, 0, sizeof *l.report);
     l.count = tl_net_parameters(net, &l.parameters);
+    while (l.count > 0 && l.parameters[l.count - 1].adapter) /* no published file has them, and they stand at the end */
+        l.count--;
     tl_ctx *ctx = l.count > 0 ? tl_tensor_ctx(l.parameters[0].tensor) : NULL;
     if (!ctx || tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");
     if (l.model->family != TL_FAMILY_GPT2 && l.model->family != TL_FAMILY_LLAMA)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no published weights; gpt2 and llama have",
                        tl_family_name(l.model->family));
-    if (is_checkpoint(path, file))
+    bool ours = is_checkpoint(path, file);
+    tl_status status = ours && tl_net_lora(net) ? is_plain(file, &l.checkpoint, &own) : TL_OK;
+    if (status == TL_OK && ours && !l.checkpoint)
         return load_checkpoint(file, net, l.report, error);
-    tl_status status = tl_weights_source_open(&l.source, path, l.report, &own);
+    if (status == TL_OK)
+        status = tl_weights_source_open(&l.source, ours ? file : path, l.report, &own);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", own.message);
     tl_phase before = tl_phase_get(ctx);

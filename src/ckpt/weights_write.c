@@ -1,5 +1,6 @@
 /* ckpt/weights_write.c: a net's weights as Hugging Face's tools read them. */
 #include "ckpt/weights.h"
+#include "tally/lora.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -256,6 +257,11 @@ tl_status tl_weights_save(const char *folder, const tl_net *net, const tl_weight
     if (ctx->error.status != TL_OK)
         return tl_fail(error, ctx->error.status, "%s", ctx->error.message);
     tl_status status = check(s.model, s.prefix, error);
+    if (status == TL_OK && tl_net_lora(net))
+        status = tl_fail(error, TL_ERR_UNSUPPORTED,
+                         "a net with adapters over a base of %s is not written as a plain model%s",
+                         tl_lora_base_name(tl_net_lora(net)->base),
+                         tl_net_lora(net)->base == TL_LORA_PLAIN ? "; tl_net_merge_lora folds them in first" : "");
     if (status != TL_OK)
         return status;
     s.dtype = options && options->convert ? options->dtype : tl_tensor_dtype(s.parameters[0].tensor);

@@ -462,6 +462,13 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
     tl_kernel *fp8_round; /* in[0] → out[0] = in·scale, rounded to the format, ÷ scale; in place; tl_fp8_attr. Floats */
     tl_kernel *absolute_max; /* out[0], one f32: the largest of what it held and |in[0]|; NaN wins */
     tl_kernel *fp8_roll;     /* out[0] f32[TL_FP8_ROWS, 1 + history], in place: see tally/ops_fp8.h */
+    /* ---- NF4 weights (tally/ops_nf4.h): nf4.c. Packed, scales, codes: contiguous, along one axis ---- */
+    tl_kernel
+        *nf4_quantize; /* in[0] of any strides → out[0] packed u8, out[1] f32 scales; a value that is not finite in
+                                  f32 is a fault */
+    tl_kernel *nf4_scales; /* in[0] f32 scales → out[0] i8 codes, out[1] f32 a block of 256, out[2] f32 the mean */
+    tl_kernel
+        *nf4_dequantize; /* in: packed, scales, or (n_in 4) packed, codes, f32 a block, mean → out[0], contiguous */
     /* ---- mixtures of experts: moe.c ---- */
     /* in: what[n,E], [bias[E] of any float dtype] → out[0] i32[n,k]. tl_route_attr. work: TL_SORT_SLOTS·(E + k + 2·groups)·8. */
     tl_kernel *route_choose;

@@ -1,5 +1,6 @@
 /* What the families share: module brackets, linear layers, dropout, blocks. */
 #include "nn/cache.h"
+#include "nn/lora.h"
 #include "tally/ops_quantize.h"
 
 #include "tally/grad.h"
@@ -22,6 +23,8 @@ tl_tensor *tl_leave(tl_net *net, tl_tensor *result) {
 tl_tensor *tl_apply_linear_(tl_net *net, const char *name, tl_tensor *x, tl_tensor *w, tl_tensor *bias,
                             const char *site) {
     tl_enter_(net, name, -1, site);
+    if (net->lora)
+        return tl_leave(net, tl_lora_layer(net, x, w, bias, site));
     tl_tensor *scale = tl_net_scale_of(net, w);
     return tl_leave(net, scale ? tl_linear_int8_(x, w, scale, bias, site) : tl_product_layer(net, x, w, bias, site));
 }

@@ -1,4 +1,5 @@
 /* Nets: built from a description by their family's code; parameters named, initialised and counted here. */
+#include "nn/lora.h"
 #include "nn/names.h"
 #include "nn/start.h"
 #include "tally/init.h"
@@ -84,6 +85,11 @@ tl_net *tl_net_new(tl_ctx *ctx, const tl_model *model, tl_dtype dtype) {
 }
 
 tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const char *init) {
+    return tl_net_new_lora(ctx, model, dtype, init, NULL);
+}
+
+tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const char *init,
+                        const tl_lora_options *lora) {
     tl_init_scheme scheme;
     if (ctx->error.status != TL_OK || tl_model_check(model, &ctx->error) != TL_OK ||
         tl_scheme_read(ctx, init, &scheme) != TL_OK)
@@ -113,7 +119,8 @@ tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const 
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
     make_symbols(net);
-    bool ok = net->blocks && net->code->build(net);
+    bool ok = net->blocks && (!lora || lora->rank == 0 || tl_lora_begin(net, lora)) && net->code->build(net) &&
+              (!net->lora || tl_lora_finish(net));
     tl_scope_end(ctx);
     tl_phase_set(ctx, before);
     ctx->recording = recording;
@@ -130,6 +137,7 @@ void tl_net_free(tl_net *net) {
     tl_ctx *ctx = net->ctx;
     tl_net_fp8_free(net);
     tl_net_let_go(net);
+    tl_net_lora_free(net);
     for (int i = 0; i < net->count; i++) {
         tl_tensor_clear_grad(net->parameters[i].tensor);
         tl_free(net->parameters[i].tensor);
@@ -165,11 +173,26 @@ static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
     return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
 }
 
+static int64_t elements(const tl_parameter *p) {
+    int64_t n = 0;
+    if (!p->full)
+        return tl_tensor_count(p->tensor);
+    tl_shape_count(p->full, &n);
+    return n;
+}
+
+int64_t tl_net_count_trainable(const tl_net *net) {
+    int64_t n = 0;
+    for (int i = 0; i < net->count; i++)
+        n += net->parameters[i].frozen ? 0 : elements(&net->parameters[i]);
+    return n;
+}
+
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {
     memset(count, 0, sizeof *count);
     for (int i = 0; i < net->count; i++) {
         const tl_parameter *p = &net->parameters[i];
-        int64_t n = tl_tensor_count(p->tensor);
+        int64_t n = elements(p);
         count->unique += n;
         count->active += is_of_experts(net, p) ? n / net->model.experts * net->model.experts_per_token : n;
         if (!p->embedding)
@@ -311,6 +334,8 @@ tl_tensor *tl_net_linear(tl_net *net, const char *path, tl_dim out, tl_dim in, d
     snprintf(name, sizeof name, "%s.weight", path);
     tl_tensor *w =
         tl_net_parameter(net, name, TL_SHAPE(net->ctx, out, in), (tl_start){TL_START_NORMAL, std}, true, false);
+    if (w && !tl_lora_settle(net, net->count - 1))
+        return NULL;
     if (w && bias) {
         snprintf(name, sizeof name, "%s.bias", path);
         *bias_out = tl_net_parameter(net, name, TL_SHAPE(net->ctx, out), (tl_start){TL_START_ZERO, 0}, false, false);

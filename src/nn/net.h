@@ -123,6 +123,7 @@ struct tl_net {
     tl_rotary_table tables[TL_TABLES];
     tl_mask masks[TL_MASKS];
     int n_tables, n_masks;
+    struct tl_lora *lora; /* adapters and quantised weights: nn/lora.h; NULL: none */
     tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
     int fp8_count, fp8_next;
     int64_t fp8_capacity;

@@ -1,5 +1,5 @@
 /* Linear layers' weights as int8, one scale a row. Made of ops, so that meta knows what it takes. */
-#include "nn/net.h"
+#include "nn/lora.h"
 
 #include "tally/cache.h"
 #include "tally/ops_elementwise.h"
@@ -59,29 +59,37 @@ static void replace_everywhere(tl_net *net, const tl_tensor *old, tl_tensor *new
         net->embed_out = new;
 }
 
-/* In a scope and module of its own. */
-static bool quantize_one(tl_net *net, int index) {
+bool tl_net_int8_of(tl_net *net, const char *name, tl_tensor *weight, tl_tensor **q_out, tl_tensor **scale_out) {
     tl_ctx *ctx = net->ctx;
-    tl_parameter *p = &net->parameters[index];
-    const tl_shape *shape = tl_tensor_shape(p->tensor);
-    tl_tensor *largest = largest_of_rows(p->tensor);
-    if (!largest || check_finite(net, p->name, largest) != TL_OK)
+    const tl_shape *shape = tl_tensor_shape(weight);
+    tl_tensor *largest = largest_of_rows(weight);
+    if (!largest || check_finite(net, name, largest) != TL_OK)
         return false;
     tl_tensor *scale = tl_keep(tl_empty(ctx, TL_F32, TL_SHAPE(ctx, shape->dim[0]), TL_PARAM));
     tl_tensor *q = tl_keep(tl_empty(ctx, TL_I8, *shape, TL_PARAM));
     tl_quantize_options rows = {.axis = 0};
-    tl_tensor *s = tl_scale(largest, 1.0 / 127, 0), *z = tl_quantize(p->tensor, s, NULL, TL_I8, &rows);
-    net->scales[index] = scale;
+    tl_tensor *s = tl_scale(largest, 1.0 / 127, 0), *z = tl_quantize(weight, s, NULL, TL_I8, &rows);
     if (scale && q && tl_write_slice(scale, s, 0, 0) && tl_write_slice(q, z, 0, 0)) {
-        tl_tensor *old = p->tensor;
-        p->tensor = q;
-        replace_everywhere(net, old, q);
-        tl_tensor_clear_grad(old);
-        tl_free(old);
+        *q_out = q;
+        *scale_out = scale;
         return true;
     }
     tl_free(q);
+    tl_free(scale);
     return false;
+}
+
+/* In a scope and module of its own. */
+static bool quantize_one(tl_net *net, int index) {
+    tl_parameter *p = &net->parameters[index];
+    tl_tensor *old = p->tensor, *q = NULL;
+    if (!tl_net_int8_of(net, p->name, old, &q, &net->scales[index]))
+        return false;
+    p->tensor = q;
+    replace_everywhere(net, old, q);
+    tl_tensor_clear_grad(old);
+    tl_free(old);
+    return true;
 }
 
 tl_status tl_net_quantize_int8(tl_net *net) {
@@ -90,6 +98,9 @@ tl_status tl_net_quantize_int8(tl_net *net) {
         return ctx->error.status;
     if (net->model.family == TL_FAMILY_CRUNCHER)
         return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "%s is not quantised; decoders are", net->model.name);
+    if (net->lora)
+        return tl_ctx_fail(ctx, TL_ERR_STATE, "%s has adapters, which choose their base: int8 is one (tl_lora_options)",
+                           net->model.name);
     if (net->scales)
         return tl_ctx_fail(ctx, TL_ERR_STATE, "the weights of %s are int8 already", net->model.name);
     net->scales = tl_host_alloc(ctx, (size_t)net->count * sizeof(tl_tensor *));

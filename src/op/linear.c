@@ -1,5 +1,5 @@
 /* x·wᵀ + bias: one product over all rows, the bias added where the product is stored. */
-#include "op/rows.h"
+#include "op/linear.h"
 
 /* Strides of axes of size 1 mean nothing: they are set as in a plain matrix. False: no product reads this. */
 static bool settle(int64_t rows, int64_t columns, int64_t *row, int64_t *column) {
@@ -48,7 +48,7 @@ static void groups_of(const tl_tensor *x, row_groups *g) {
     group_rows(leading.ndim, size, x->stride, y, g);
 }
 
-static bool readable_rows(const tl_tensor *x) {
+bool tl_linear_reads(const tl_tensor *x) {
     row_groups g;
     groups_of(x, &g);
     int64_t row = g.x[g.n - 1], column = x->stride[x->shape.ndim - 1];
@@ -69,7 +69,7 @@ static tl_status linear_infer(tl_sig *sig) {
         return status;
     const tl_tensor *x = sig->in[0], *w = sig->in[1];
     char left[200], right[200];
-    if (!readable_rows(x) || !readable_weight(w))
+    if (!tl_linear_reads(x) || !readable_weight(w))
         return tl_sig_fail(sig, TL_ERR_SHAPE,
                            "x is %s and the weight %s; one of the last two strides of each must be 1: copy it",
                            tl_tensor_text(x, left, sizeof left), tl_tensor_text(w, right, sizeof right));
@@ -85,27 +85,31 @@ static tl_status linear_infer(tl_sig *sig) {
     return TL_OK;
 }
 
-static void linear_cost(const tl_sig *sig, tl_cost *cost) {
-    tl_dim rows = tl_rows_dim(sig->ctx, &sig->in[0]->shape), o = tl_in_dim(sig, 1, 0), i = tl_in_dim(sig, 1, 1);
+void tl_linear_sizes(const tl_sig *sig, int64_t o, int64_t i, tl_cost *cost) {
     row_groups g;
-    cost->matmul = TL_AMOUNT(sig->ctx, 2, rows, o, i);
-    if (sig->n_in > 2)
-        cost->arithmetic = TL_AMOUNT(sig->ctx, 1, rows, o);
     groups_of(sig->in[0], &g);
     cost->m = g.size[g.n - 1];
-    cost->n = o.size;
-    cost->k = i.size;
+    cost->n = o;
+    cost->k = i;
     cost->batch = 1;
     for (int at = 0; at < g.n - 1; at++)
         cost->batch *= g.size[at]; /* fits: x's element count was checked */
+}
+
+static void linear_cost(const tl_sig *sig, tl_cost *cost) {
+    tl_dim rows = tl_rows_dim(sig->ctx, &sig->in[0]->shape), o = tl_in_dim(sig, 1, 0), i = tl_in_dim(sig, 1, 1);
+    cost->matmul = TL_AMOUNT(sig->ctx, 2, rows, o, i);
+    if (sig->n_in > 2)
+        cost->arithmetic = TL_AMOUNT(sig->ctx, 1, rows, o);
+    tl_linear_sizes(sig, o.size, i.size, cost);
 }
 
 static void linear_saves(const tl_sig *sig, tl_saves *saves) {
     saves->in = (sig->needs_grad[1] ? 1u : 0) | (sig->needs_grad[0] ? 2u : 0);
 }
 
-static tl_status linear_forward(const tl_sig *sig, tl_args *args) {
-    const tl_array *x = &args->call.in[0], *w = &args->call.in[1], *y = &args->call.out[0];
+tl_status tl_linear_run(const tl_sig *sig, tl_args *args, const tl_array *w, const tl_array *bias) {
+    const tl_array *x = &args->call.in[0], *y = &args->call.out[0];
     bool failed = false;
     row_groups g;
     group_rows(x->ndim - 1, x->size, x->stride, y->stride, &g);
@@ -127,12 +131,16 @@ static tl_status linear_forward(const tl_sig *sig, tl_args *args) {
         p.a_batch[i] = g.x[i];
         p.c_batch[i] = g.y[i];
     }
-    if (args->call.n_in > 2) {
-        p.bias = args->call.in[2].data;
-        p.bias_stride = args->call.in[2].stride[0];
+    if (bias) {
+        p.bias = bias->data;
+        p.bias_stride = bias->stride[0];
     }
     args->kernels->product(&p);
     return failed ? tl_product_failed(sig) : TL_OK;
+}
+
+static tl_status linear_forward(const tl_sig *sig, tl_args *args) {
+    return tl_linear_run(sig, args, &args->call.in[1], args->call.n_in > 2 ? &args->call.in[2] : NULL);
 }
 
 static tl_status linear_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
@@ -183,7 +191,7 @@ static void linear_sample(uint64_t seed, tl_case *c) {
 TL_OP(linear, 0, linear_infer, linear_cost, linear_saves, linear_forward, linear_grad, linear_sample);
 
 tl_tensor *tl_linear_(tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site) {
-    if (x && x->shape.ndim > 0 && !readable_rows(x))
+    if (x && x->shape.ndim > 0 && !tl_linear_reads(x))
         x = tl_copy_(x, site);
     if (w && !readable_weight(w))
         w = tl_copy_(w, site);

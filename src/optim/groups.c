@@ -47,6 +47,7 @@ static tl_status check_group(tl_ctx *ctx, const tl_parameter_group *g, int index
 tl_status tl_groups_apply(tl_ctx *ctx, const tl_parameter *parameters, int count, const tl_optimizer_options *o,
                           tl_slot *slots) {
     for (int i = 0; i < count; i++) {
+        slots[i].frozen = parameters[i].frozen;
         slots[i].lr_factor = 1;
         slots[i].weight_decay = parameters[i].decay || o->decay_all ? o->weight_decay : 0;
     }
@@ -64,7 +65,7 @@ tl_status tl_groups_apply(tl_ctx *ctx, const tl_parameter *parameters, int count
                 continue;
             bool by_default = g->weight_decay == TL_GROUP_DECAY;
             double own = parameters[i].decay || o->decay_all ? o->weight_decay : 0;
-            slots[i].frozen = g->frozen;
+            slots[i].frozen = g->frozen || parameters[i].frozen;
             slots[i].lr_factor = g->lr_factor;
             slots[i].weight_decay = by_default ? own : g->weight_decay;
             found++;

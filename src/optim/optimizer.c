@@ -44,7 +44,7 @@ tl_optimizer *tl_optimizer_new(tl_ctx *ctx, const tl_parameter *parameters, int 
         const tl_tensor *t = parameters[i].tensor;
         if (!t)
             tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %d has no tensor", i);
-        else if (!tl_dtype_is_float(t->dtype))
+        else if (!parameters[i].frozen && !tl_dtype_is_float(t->dtype))
             tl_ctx_fail(ctx, TL_ERR_DTYPE, "parameter %s is %s; f64, f32, bf16 or f16 would work", parameters[i].name,
                         tl_dtype_name(t->dtype));
         if (ctx->error.status != TL_OK)

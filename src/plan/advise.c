@@ -28,12 +28,22 @@ typedef struct advisor {
     bool any, only_fitting;
 } advisor;
 
-static tl_status state_of(const tl_plan_options *o, const tl_plan *p, int64_t *bytes, tl_error *error) {
-    int64_t each[TL_CATEGORY_COUNT], block = 0;
+/* What stays when everything else is changed; `p` is the plan of `asked`. Frozen weights are as that plan has them, or in this
+ * precision's format. */
+static tl_status state_of(const tl_plan_options *o, const tl_plan_options *asked, const tl_plan *p, int64_t *bytes,
+                          tl_error *error) {
+    int64_t each[TL_CATEGORY_COUNT], was[TL_CATEGORY_COUNT] = {0}, block = 0;
     tl_status status = tl_plan_block_bytes(o->precision, &o->optimizer, each, error);
+    if (status == TL_OK)
+        status = tl_plan_block_bytes(asked->precision, &asked->optimizer, was, error);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
         block += status == TL_OK ? each[c] : 0;
-    tl_u128 all = (tl_u128)block * (tl_u128)p->parameters.unique / TL_PLAN_BLOCK;
+    tl_u128 all = (tl_u128)block * (tl_u128)p->trainable / TL_PLAN_BLOCK;
+    if (p->adapted_layers && status == TL_OK) {
+        int64_t trained = (int64_t)((tl_u128)was[TL_PARAM] * (tl_u128)p->trainable / TL_PLAN_BLOCK);
+        int64_t frozen = p->high[TL_PARAM] > trained ? p->high[TL_PARAM] - trained : 0;
+        all += (tl_u128)frozen * (tl_u128)each[TL_PARAM] / (tl_u128)was[TL_PARAM];
+    }
     *bytes = all < INT64_MAX ? (int64_t)all : INT64_MAX;
     return status;
 }
@@ -45,7 +55,7 @@ static tl_status try_plan(advisor *a, const tl_plan_options *o, tl_plan *p, bool
     *made = false;
     if (a->budget <= 0)
         return TL_OK;
-    tl_status status = state_of(o, a->plan, &state, error);
+    tl_status status = state_of(o, a->asked, a->plan, &state, error);
     if (status != TL_OK || (o->devices.accelerator == a->asked->devices.accelerator && state > a->plan->usable_bytes))
         return status;
     a->budget--;
@@ -362,9 +372,9 @@ tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl
     lean.optimizer = tl_optimizer_defaults(TL_OPTIM_SGD);
     if (a.budget > MOST_PLANS)
         a.budget = MOST_PLANS;
-    tl_status status = state_of(options, plan, &advice->state_bytes, error);
+    tl_status status = state_of(options, options, plan, &advice->state_bytes, error);
     if (status == TL_OK)
-        status = state_of(&lean, plan, &advice->leanest_bytes, error);
+        status = state_of(&lean, options, plan, &advice->leanest_bytes, error);
     if (status != TL_OK || plan->fits || plan->usable_bytes <= 0)
         return status;
     advice->state_exceeds = advice->leanest_bytes > plan->usable_bytes;

@@ -284,8 +284,10 @@ tl_status tl_explain_params(const tl_plan_run *run, tl_explain_sum *sum, tl_erro
         char pattern[96];
         const tl_tensor *t = list[i].tensor;
         tl_explain_pattern(list[i].name, pattern, sizeof pattern);
-        tl_gather_add(&g, pattern, "", t->storage->region, (tl_u128)tl_tensor_count(t),
-                      tl_shape_formula(run->ctx, &t->shape, 1));
+        const tl_shape *shape = list[i].full ? list[i].full : &t->shape;
+        int64_t elements = 0;
+        tl_shape_count(shape, &elements);
+        tl_gather_add(&g, pattern, "", t->storage->region, (tl_u128)elements, tl_shape_formula(run->ctx, shape, 1));
     }
     tl_status status = tl_gather_end(&g, "the parameters", false, error);
     if (status != TL_OK)

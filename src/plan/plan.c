@@ -89,6 +89,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .optimizer = o->optimizer,
                                 .recompute = o->recompute,
                                 .choices = o->choices,
+                                .lora = o->lora,
                                 .condensed = !o->every_micro_batch,
                                 .prefetch = o->prefetch,
                                 .autocast = o->autocast,
@@ -348,6 +349,24 @@ static void note_choices(const tl_plan_options *o, tl_plan *p) {
     }
 }
 
+static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
+    const tl_lora_options *lora = tl_net_lora(tl_trainer_net(run->trainer));
+    if (!lora)
+        return;
+    p->adapted_layers = tl_net_lora_layers(tl_trainer_net(run->trainer));
+    p->lora_alpha = lora->alpha;
+    snprintf(p->lora_targets, sizeof p->lora_targets, "%s", lora->targets);
+    if (!o->lora.targets)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "adapters on %.120s", lora->targets);
+    if (!(o->lora.alpha > 0))
+        tl_plan_note(p->assumptions, &p->n_assumptions, "their alpha %g, twice the rank", lora->alpha);
+    if (lora->base != TL_LORA_PLAIN)
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "base %s: the linear layers of the blocks; embeddings, norms, biases, the head and fused experts "
+                     "stay as they are",
+                     tl_lora_base_name(lora->base));
+}
+
 static void note_memory(const tl_plan_options *o, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
     if (o->devices.note)
@@ -390,6 +409,7 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     if (status != TL_OK)
         return status;
     tl_net_count(tl_trainer_net(run.trainer), &p->parameters);
+    p->trainable = tl_net_count_trainable(tl_trainer_net(run.trainer));
     p->devices = o->devices.count;
     p->seq = o->seq;
     p->micro_batch = o->micro_batch;
@@ -406,6 +426,7 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
         tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
         p->fits = fits(p);
         note_memory(o, p);
+        note_lora(o, &run, p);
         tl_plan_time(o, &run, p);
     }
     tl_plan_run_free(&run);

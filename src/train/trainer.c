@@ -43,6 +43,11 @@ static tl_status check(tl_ctx *ctx, const tl_train_options *o) {
     if (!(o->clip >= 0))
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "a clipping norm of %g; 0 (none) or a positive number would work",
                            o->clip);
+    if (tl_lora_check(&o->lora, &ctx->error) != TL_OK)
+        return ctx->error.status;
+    if (o->fp8 && o->lora.base != TL_LORA_PLAIN)
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "float8 layers over a base of %s; a plain base would work",
+                           tl_lora_base_name(o->lora.base));
     if (o->autocast && (o->dtype != TL_F32 || (o->low != TL_BF16 && o->low != TL_F16)))
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "autocast of %s parameters to %s; f32 to bf16 or f16 would work",
                            tl_dtype_name(o->dtype), tl_dtype_name(o->low));
@@ -109,7 +114,8 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
     trainer->options = *options;
     trainer->options.optimizer.update = options->choices.update;
     trainer->scaler.scale = TL_LOSS_SCALE_START;
-    trainer->net = tl_net_new_as(ctx, model, options->dtype, options->init);
+    trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &options->lora);
+    trainer->options.lora.targets = NULL; /* borrowed until here */
     if (!trainer->net || make_parts(trainer) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;

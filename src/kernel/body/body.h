@@ -235,7 +235,7 @@ tl_kernel TL_K(abs), TL_K(sign), TL_K(floor), TL_K(ceil), TL_K(round), TL_K(reci
     TL_K(masked_fill), TL_K(clamp), TL_K(clamp_backward), TL_K(min), TL_K(prod), TL_K(l1), TL_K(sum_square), TL_K(l2),
     TL_K(log_sum_exp), TL_K(l2_backward), TL_K(log_sum_exp_backward), TL_K(prod_backward), TL_K(cumulate),
     TL_K(cumprod_backward), TL_K(triangle), TL_K(range), TL_K(one_hot), TL_K(fp8_round), TL_K(absolute_max),
-    TL_K(fp8_roll);
+    TL_K(fp8_roll), TL_K(nf4_quantize), TL_K(nf4_scales), TL_K(nf4_dequantize);
 tl_kernel TL_K(route_choose), TL_K(moe_sort), TL_K(moe_capacity), TL_K(moe_load), TL_K(moe_permute), TL_K(moe_combine),
     TL_K(moe_combine_backward);
 

@@ -1,0 +1,338 @@
+/* Low-rank adapters (Hu et al. 2021): which layers have them, what they compute, and folding them into the base. */
+#include "nn/lora.h"
+
+#include "nn/start.h"
+#include "tally/init.h"
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *tl_lora_base_name(tl_lora_base base) {
+    static const char *const names[] = {"plain", "int8", "nf4", "nf4-dq"};
+    return (unsigned)base < 4 ? names[base] : "?";
+}
+
+tl_status tl_lora_check(const tl_lora_options *o, tl_error *error) {
+    if (o->rank < 0)
+        return tl_fail(error, TL_ERR_ARGUMENT, "adapters of rank %lld; 1 or more would work, or 0 for none",
+                       (long long)o->rank);
+    if (!(o->alpha >= 0) || o->alpha > 1e30)
+        return tl_fail(error, TL_ERR_ARGUMENT, "an alpha of %g; a number above 0 would work, or 0 for twice the rank",
+                       o->alpha);
+    if (!(o->dropout >= 0) || o->dropout >= 1)
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "dropout of the adapters' input with p %g; 0 or more, below 1, would work", o->dropout);
+    if ((unsigned)o->base > TL_LORA_NF4_TWICE)
+        return tl_fail(error, TL_ERR_ARGUMENT, "there is no kind %d of base; plain, int8, nf4 and nf4-dq are",
+                       (int)o->base);
+    if (o->rank == 0 && (o->alpha != 0 || o->dropout != 0 || (o->targets && o->targets[0]) ||
+                         o->base != TL_LORA_PLAIN || o->adapters_f32))
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "without adapters (rank 0) their alpha, dropout, targets, base and format have no effect");
+    if (o->targets && strlen(o->targets) >= TL_LORA_TARGETS)
+        return tl_fail(error, TL_ERR_ARGUMENT, "the targets are longer than %d bytes", TL_LORA_TARGETS - 1);
+    return TL_OK;
+}
+
+/* ---- targets ---- */
+
+typedef struct part {
+    const char *at;
+    int length;
+} part;
+
+/* Of "model.layers.0.self_attn.q_proj.weight" the part `from_end` before ".weight": 0 is q_proj, 1 self_attn. */
+static part part_of(const char *name, int from_end) {
+    const char *end = name + strlen(name) - strlen(".weight");
+    for (;; from_end--) {
+        const char *at = end;
+        while (at > name && at[-1] != '.')
+            at--;
+        if (from_end == 0)
+            return (part){at, (int)(end - at)};
+        if (at == name)
+            return (part){name, 0};
+        end = at - 1;
+    }
+}
+
+static bool holds(part p, const char *text) {
+    size_t n = strlen(text);
+    for (int i = 0; i + (int)n <= p.length; i++)
+        if (memcmp(p.at + i, text, n) == 0)
+            return true;
+    return false;
+}
+
+static bool is_attention(const char *name) {
+    part module = part_of(name, 1);
+    return holds(module, "attn") || holds(module, "attention");
+}
+
+static bool is_target(const char *name, const char *word, size_t length) {
+    part last = part_of(name, 0);
+    if (length == strlen("all-linear") && memcmp(word, "all-linear", length) == 0)
+        return true;
+    if (length == strlen("attention") && memcmp(word, "attention", length) == 0)
+        return is_attention(name);
+    if (length == strlen("mlp") && memcmp(word, "mlp", length) == 0)
+        return !is_attention(name);
+    return (size_t)last.length == length && memcmp(last.at, word, length) == 0;
+}
+
+static int matches(const tl_net *net, const char *word, size_t length) {
+    int n = 0;
+    for (int i = 0; i < net->count; i++)
+        n += net->parameters[i].linear && is_target(net->parameters[i].name, word, length);
+    return n;
+}
+
+/* The names that layers have, each once. */
+static void list_names(const tl_net *net, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < net->count && used < size; i++) {
+        bool seen = false;
+        if (!net->parameters[i].linear)
+            continue;
+        part last = part_of(net->parameters[i].name, 0);
+        for (int j = 0; j < i && !seen; j++) {
+            part other = net->parameters[j].linear ? part_of(net->parameters[j].name, 0) : (part){"", 0};
+            seen = other.length == last.length && memcmp(other.at, last.at, (size_t)last.length) == 0;
+        }
+        if (!seen)
+            used += (size_t)snprintf(text + used, size - used, "%s%.*s", used ? ", " : "", last.length, last.at);
+    }
+}
+
+/* peft's choice for the families it knows. */
+static const char *default_targets(const tl_net *net) {
+    static const char *const fused[] = {"c_attn", "query_key_value", "qkv_proj", "Wqkv"};
+    if (matches(net, "q_proj", 6) && matches(net, "v_proj", 6))
+        return "q_proj,v_proj";
+    for (size_t i = 0; i < sizeof fused / sizeof fused[0]; i++)
+        if (matches(net, fused[i], strlen(fused[i])))
+            return fused[i];
+    return "attention";
+}
+
+static bool check_targets(tl_net *net) {
+    const char *at = net->lora->targets;
+    do {
+        size_t length = strcspn(at, ",");
+        if (length == 0 || matches(net, at, length) == 0) {
+            char names[400];
+            list_names(net, names, sizeof names);
+            tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                        "adapters for \"%.*s\": %s has no linear layer of that name in its blocks; there are %s, or "
+                        "all-linear, attention and mlp",
+                        (int)(length < 60 ? length : 60), at, net->model.name, names[0] ? names : "none");
+            return false;
+        }
+        at += length;
+    } while (*at == ',' && at++);
+    return true;
+}
+
+static bool is_wanted(const tl_net *net, const char *name) {
+    const char *at = net->lora->targets;
+    do {
+        size_t length = strcspn(at, ",");
+        if (is_target(name, at, length))
+            return true;
+        at += length;
+    } while (*at == ',' && at++);
+    return false;
+}
+
+/* ---- adapters ---- */
+
+/* Behind the net's parameters, booked where the weight is. */
+static tl_tensor *add_adapter(tl_net *net, const char *weight, const char *which, tl_shape shape, bool zeros) {
+    tl_ctx *ctx = net->ctx;
+    char name[200];
+    bool narrow = tl_dtype_bytes(net->dtype) < 4;
+    part last = part_of(weight, 0);
+    snprintf(name, sizeof name, "%.*s.%s.weight", (int)(last.at - weight) + last.length, weight, which);
+    if (!tl_host_grow(ctx, &net->parameters, sizeof *net->parameters, net->count + 1, &net->capacity))
+        return NULL;
+    tl_dtype dtype = narrow && net->lora->options.adapters_f32 ? TL_F32 : net->dtype;
+    tl_tensor *t = tl_keep(tl_empty(ctx, dtype, shape, TL_PARAM));
+    char *copy = t ? tl_host_text(ctx, name) : NULL;
+    if (!copy) {
+        tl_free(t);
+        return NULL;
+    }
+    net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = true, .adapter = true};
+    /* a = √5 makes the bound 1/√in: Kaiming's gain √(2/(1 + a²)) times √3/√in */
+    double gain = tl_init_gain(TL_GAIN_LEAKY_RELU, tl_square_root(5.0));
+    if ((zeros ? tl_init_zeros(t) : tl_init_kaiming_uniform(t, TL_FAN_IN, gain, name)) != TL_OK)
+        return NULL;
+    tl_tensor_require_grad(t, true);
+    return t;
+}
+
+static bool adapt(tl_net *net, int index) {
+    tl_ctx *ctx = net->ctx;
+    const char *name = net->parameters[index].name;
+    tl_lora_slot *slot = tl_lora_slot_of(net, net->parameters[index].tensor, true);
+    if (!slot)
+        return false;
+    tl_place before = ctx->place;
+    ctx->place.region = slot->weight->storage->region;
+    ctx->place.module = slot->weight->storage->module;
+    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters");
+    slot->a = add_adapter(net, name, "lora_A", TL_SHAPE(ctx, r, slot->shape.dim[1]), false);
+    slot->b = slot->a ? add_adapter(net, name, "lora_B", TL_SHAPE(ctx, slot->shape.dim[0], r), true) : NULL;
+    ctx->place = before;
+    net->lora->layers += slot->b != NULL;
+    return slot->b != NULL;
+}
+
+bool tl_lora_begin(tl_net *net, const tl_lora_options *options) {
+    tl_ctx *ctx = net->ctx;
+    if (tl_lora_check(options, &ctx->error) != TL_OK)
+        return false;
+    if (net->model.family == TL_FAMILY_CRUNCHER) {
+        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "adapters for %s, which has no blocks; language models have them",
+                    net->model.name);
+        return false;
+    }
+    net->lora = tl_host_alloc(ctx, sizeof *net->lora);
+    if (!net->lora)
+        return false;
+    net->lora->options = *options;
+    net->lora->options.alpha = options->alpha > 0 ? options->alpha : 2.0 * (double)options->rank;
+    snprintf(net->lora->targets, sizeof net->lora->targets, "%s", options->targets ? options->targets : "");
+    net->lora->options.targets = net->lora->targets;
+    return true;
+}
+
+bool tl_lora_finish(tl_net *net) {
+    struct tl_lora *l = net->lora;
+    int count = net->count; /* adapters come behind */
+    if (!l->targets[0])
+        snprintf(l->targets, sizeof l->targets, "%s", default_targets(net));
+    if (!check_targets(net))
+        return false;
+    for (int i = 0; i < count; i++) {
+        tl_tensor_require_grad(net->parameters[i].tensor, false);
+        net->parameters[i].frozen = true;
+    }
+    for (int i = 0; i < count; i++)
+        if (net->parameters[i].linear && is_wanted(net, net->parameters[i].name) && !adapt(net, i))
+            return false;
+    return true;
+}
+
+tl_status tl_net_use_lora(tl_net *net, const tl_lora_options *options) {
+    tl_ctx *ctx = net->ctx;
+    if (ctx->error.status != TL_OK || (options->rank == 0 && tl_lora_check(options, &ctx->error) == TL_OK))
+        return ctx->error.status;
+    if (net->lora || net->scales)
+        return tl_ctx_fail(ctx, TL_ERR_STATE, "%s %s already", net->model.name,
+                           net->lora ? "has adapters" : "has int8 weights, and adapters choose their own base:");
+    if (net->fp8_count && options->base != TL_LORA_PLAIN)
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "float8 layers over a base of %s; a plain base would work",
+                           tl_lora_base_name(options->base));
+    tl_phase before = tl_phase_get(ctx);
+    bool recording = ctx->recording, ok = tl_lora_begin(net, options);
+    ctx->recording = false;
+    tl_phase_set(ctx, TL_PHASE_INIT);
+    tl_scope_begin(ctx);
+    for (int i = 0; i < net->count && ok; i++) {
+        tl_place place = ctx->place;
+        const tl_storage *s = net->parameters[i].tensor->storage;
+        ctx->place.region = s->region;
+        ctx->place.module = s->module;
+        ok = !net->parameters[i].linear || tl_lora_settle(net, i);
+        ctx->place.region = place.region;
+        ctx->place.module = place.module;
+    }
+    if (ok)
+        ok = tl_lora_finish(net);
+    tl_scope_end(ctx);
+    tl_phase_set(ctx, before);
+    ctx->recording = recording;
+    return ctx->error.status;
+}
+
+const tl_lora_options *tl_net_lora(const tl_net *net) { return net->lora ? &net->lora->options : NULL; }
+
+int tl_net_lora_layers(const tl_net *net) { return net->lora ? net->lora->layers : 0; }
+
+/* alpha/rank goes onto A's small result, where it costs rank and not `out` products a token. */
+tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site) {
+    tl_lora_slot *slot = tl_lora_slot_of(net, w, false);
+    if (!slot)
+        return tl_product_layer(net, x, w, bias, site);
+    tl_tensor *y = tl_lora_base_layer(net, slot, x, bias, site);
+    if (!slot->b || !y)
+        return y;
+    const tl_lora_options *o = &net->lora->options;
+    tl_module_begin_(net->ctx, "lora", -1, site);
+    bool up = !net->ctx->cast_inputs && tl_dtype_bytes(x->dtype) < tl_dtype_bytes(slot->a->dtype);
+    tl_tensor *in = up ? tl_cast_(x, slot->a->dtype, site) : x;
+    in = tl_dropout_if(net, in, o->dropout, "lora");
+    tl_tensor *low = tl_scale_(tl_linear_(in, slot->a, NULL, site), o->alpha / (double)o->rank, 0, site);
+    tl_tensor *delta = tl_linear_(low, slot->b, NULL, site), *same = delta ? tl_cast_(delta, y->dtype, site) : NULL;
+    if (same != delta)
+        tl_release(delta);
+    tl_tensor *sum = tl_add_(y, same, site);
+    tl_release(same);
+    tl_module_end(net->ctx);
+    return sum;
+}
+
+/* ---- merging ---- */
+
+static bool merge_one(tl_net *net, tl_lora_slot *slot) {
+    const tl_lora_options *o = &net->lora->options;
+    tl_dtype wide = net->dtype == TL_F64 ? TL_F64 : TL_F32;
+    if (slot->kind == TL_LORA_PLAIN && !slot->b)
+        return true;
+    tl_scope_begin(net->ctx);
+    tl_tensor *w = tl_lora_full(net, slot, wide);
+    if (slot->b) {
+        tl_tensor *delta = tl_matmul(tl_cast(slot->b, wide), tl_cast(slot->a, wide));
+        w = tl_add(w, tl_scale(delta, o->alpha / (double)o->rank, 0));
+    }
+    bool ok = slot->kind == TL_LORA_PLAIN ? w && tl_write_slice(slot->weight, tl_cast(w, net->dtype), 0, 0)
+                                          : tl_lora_unpack(net, slot, w);
+    tl_scope_end(net->ctx);
+    return ok;
+}
+
+static void drop_adapters(tl_net *net) {
+    for (int i = 0; i < net->count; i++) {
+        tl_parameter *p = &net->parameters[i];
+        p->frozen = false;
+        if (!p->adapter) {
+            tl_tensor_require_grad(p->tensor, true);
+            continue;
+        }
+        tl_tensor_clear_grad(p->tensor);
+        tl_free(p->tensor);
+        tl_host_free(net->ctx, (char *)(uintptr_t)p->name, strlen(p->name) + 1);
+    }
+    while (net->count > 0 && net->parameters[net->count - 1].adapter) /* they stand at the end */
+        net->count--;
+    tl_net_lora_free(net);
+}
+
+tl_status tl_net_merge_lora(tl_net *net) {
+    tl_ctx *ctx = net->ctx;
+    if (ctx->error.status != TL_OK)
+        return ctx->error.status;
+    if (!net->lora)
+        return tl_ctx_fail(ctx, TL_ERR_STATE, "%s has no adapters to merge", net->model.name);
+    bool recording = ctx->recording, ok = true;
+    ctx->recording = false;
+    for (int i = 0; i < net->lora->count && ok; i++)
+        ok = merge_one(net, net->lora->slots[i]);
+    ctx->recording = recording;
+    if (ok)
+        drop_adapters(net);
+    return ctx->error.status;
+}

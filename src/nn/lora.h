@@ -1,0 +1,50 @@
+/* nn/lora.h: adapters and frozen bases of a net, for the files of this layer. */
+#ifndef TALLY_NN_LORA_H
+#define TALLY_NN_LORA_H
+
+#include "nn/net.h"
+#include "tally/lora.h"
+
+/* A linear layer that is quantised, has adapters, or both. */
+typedef struct tl_lora_slot {
+    tl_tensor *weight;   /* the parameter's handle: it stays the same, what it holds becomes packed */
+    int parameter;       /* its place in the net's list */
+    tl_lora_base kind;   /* TL_LORA_PLAIN: not quantised */
+    tl_shape shape;      /* [out, in] */
+    tl_tensor *scale[3]; /* int8: scale; nf4: absmax; twice: codes, outer, mean. Kept */
+    tl_tensor *a, *b;    /* NULL: no target. The net's parameters */
+} tl_lora_slot;
+
+struct tl_lora {
+    tl_lora_options options;
+    char targets[TL_LORA_TARGETS];
+    tl_lora_slot **slots;
+    int count, next, layers;
+    int64_t capacity;
+};
+
+/* ---- lora_base.c ---- */
+/* The slot of a weight; made if `make`. NULL: none, or the context's error. */
+tl_lora_slot *tl_lora_slot_of(tl_net *net, const tl_tensor *weight, bool make);
+/* Right after parameter `index`, a linear layer's weight, was made: quantises it where the net's options say so. */
+bool tl_lora_settle(tl_net *net, int index);
+/* The weight of a slot in full, as `dtype`, in the current scope; of a plain one itself, cast. */
+tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype);
+/* The parameter holds `full` from now on, in the net's format, and its scales are let go. */
+bool tl_lora_unpack(tl_net *net, tl_lora_slot *slot, tl_tensor *full);
+/* x times the weight of a slot. */
+tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *x, tl_tensor *bias, const char *site);
+void tl_net_lora_free(tl_net *net);
+
+/* ---- quantize.c ---- */
+/* The i8 and scales of a weight, both kept, of category param; `name` for messages. */
+bool tl_net_int8_of(tl_net *net, const char *name, tl_tensor *weight, tl_tensor **q, tl_tensor **scale);
+
+/* ---- lora.c ---- */
+bool tl_lora_begin(tl_net *net, const tl_lora_options *options);
+/* All parameters are there: adapters to the targets, everything else frozen. */
+bool tl_lora_finish(tl_net *net);
+/* A linear layer of a net with adapters: what tl_apply_linear computes. */
+tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site);
+
+#endif

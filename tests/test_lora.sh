@@ -1,0 +1,89 @@
+#!/bin/sh
+# Adapters in plan, train, sample, eval and export. Expected values: the counts that peft prints for these models ("trainable
+# params: 3,407,872 || all params: 8,033,669,120" of Llama-3-8B, "294,912 || 124,734,720" of GPT-2, both of rank 8), and
+# arithmetic on the formats' bytes beside each case (docs/lora.md).
+set -u
+. tests/verb.inc
+XDG_CACHE_HOME=$work/cache
+export XDG_CACHE_HOME
+json() { # NAME TEXT ARGUMENT...: JSON that holds TEXT, blanks taken out
+    name=$1 text=$2
+    shift 2
+    run --json "$@"
+    [ $? -eq 0 ] && tr -d ' \n' <"$work/out" | grep -qF -- "$text"
+    said "$name" $?
+}
+
+# ---- plan ----
+json "plan: peft's count of Llama-3-8B" '"parameters":8033669120,"parameters_active":8033669120,"parameters_non_embedding":6982995968,"parameters_trainable":3407872}' \
+    plan llama-3-8b -g H100 --seq 2048 --lora 8
+json "plan: peft's count of GPT-2" '"parameters":124734720,' plan gpt2 -g H100 --lora 8
+json "plan: what was meant" '"lora":{"rank":8,"alpha":16.0,"dropout":0.0,"targets":"c_attn","base":"plain","layers":12}' plan gpt2 -g H100 --lora 8
+json "plan: what was said" '"lora":{"rank":4,"alpha":2.0,"dropout":0.5,"targets":"c_fc,c_attn","base":"nf4","layers":24}' \
+    plan gpt2 -g H100 --qlora 4 --lora-alpha 2 --lora-dropout 0.5 --lora-targets c_fc,c_attn --lora-base nf4
+json "plan: without adapters all are trained" '"parameters_trainable":124439808}' plan gpt2 -g H100
+# 84,934,656 weights in 48 matrices; 39,505,152 other values of 2 bytes, and 294,912 of the adapters
+rest=$(((39505152 + 294912) * 2)) n=84934656
+csv() { gives "plan: bytes of $1" 0 "param,$2," plan gpt2 -g H100 --precision bf16 --format csv --lora 8 --lora-base "$1"; }
+csv plain $((rest + 2 * n))
+csv int8 $((rest + n + 4 * 12 * (2304 + 768 + 3072 + 768)))
+csv nf4 $((rest + n / 2 + 4 * n / 64))
+csv nf4-dq $((rest + n / 2 + n / 64 + 4 * 12 * (108 + 36 + 144 + 144) + 4 * 48))
+run plan gpt2 -g H100 --precision bf16 --format csv --lora 8
+grep -q "^optim,$((294912 * 2 * 2))," "$work/out" && grep -q "^grad,.*,$((294912 * 2))," "$work/out"
+said "plan: states and gradients of the adapters alone" $?
+gives "plan: says so" 0 "rank 8, alpha 16 on c_attn in 12 layers: 294,912 parameters are trained (0.24 %); base nf4-dq" \
+    plan gpt2 -g H100 --qlora 8
+gives "plan: 70B on one device" 0 "fits" plan llama-3-70b -g A100-80G --seq 2048 --qlora 16 --recompute full
+gives "plan: and not without" 3 "does not fit" plan llama-3-70b -g A100-80G --seq 2048 --recompute full
+gives "plan: what would help" 3 "--recompute selective" plan llama-3-70b -g A100-80G --seq 2048 --qlora 16
+run plan gpt2 -g H100 --json --qlora 4 --lora-targets c_fc,c_attn --lora-dropout 0.25
+again=$(sed -n 's/.*"command": "tally \(.*\)".*/\1/p' "$work/out")
+grep -v '^ *"--' "$work/out" >"$work/first" # what is a default there is typed here
+# shellcheck disable=SC2086 # words
+run --json $again
+grep -v '^ *"--' "$work/out" | cmp -s - "$work/first"
+said "plan: its command line says it again" $?
+
+gives "an unknown target" 2 'adapters for "nope": gpt2 has no linear layer of that name in its blocks; there are c_attn, c_proj, c_fc, or all-linear' \
+    plan gpt2 -g H100 --lora 8 --lora-targets c_attn,nope
+gives "the head has none" 2 'adapters for "lm_head"' plan llama-3-8b -g H100 --lora 8 --lora-targets lm_head
+gives "no blocks" 2 "which has no blocks" plan cruncher -g H100 --lora 8
+gives "alpha without rank" 2 "--lora-alpha changes nothing without --lora RANK or --qlora RANK" plan gpt2 -g H100 --lora-alpha 8
+gives "base without rank" 2 "--lora-base changes nothing" plan gpt2 -g H100 --lora-base nf4
+gives "both" 2 "one of them" plan gpt2 -g H100 --lora 8 --qlora 8
+gives "qlora over 8 bits" 2 "--lora 8 --lora-base int8" plan gpt2 -g H100 --qlora 8 --lora-base int8
+gives "rank 0" 2 "at least 1" plan gpt2 -g H100 --lora 0
+gives "alpha 0" 2 "above 0" plan gpt2 -g H100 --lora 8 --lora-alpha 0
+gives "dropout 1" 2 "below 1" plan gpt2 -g H100 --lora 8 --lora-dropout 1
+gives "no such base" 2 'it is one of plain, int8, nf4 or nf4-dq' plan gpt2 -g H100 --lora 8 --lora-base int4
+gives "fp8 over 4 bits" 2 "float8 layers over a base of nf4-dq" plan gpt2 -g H100 --qlora 8 --precision fp8-mixed
+gives "fit has none" 2 "does not take --lora" fit micro-batch gpt2 -g H100 --lora 4
+
+# ---- train: a plain run, tuned further over 4 bits ----
+spec=llama:N=2,D=32,H=4,G=2
+gives "train: a base" 0 "" train sums --model $spec --steps 30 --micro-batch 16 --out "$work/base"
+tune="sums --model $spec --weights $work/base --micro-batch 16 --steps 20 --precision bf16-mixed --qlora 4 --lora-targets all-linear --lora-dropout 0.1"
+# shellcheck disable=SC2086 # words
+gives "train: over nf4-dq" 0 "planned = measured in each of 19 steps" train $tune --out "$work/whole"
+# shellcheck disable=SC2086 # words
+gives "train: half of it" 0 "" train $tune --stop-at 9 --out "$work/parts"
+gives "train: the rest" 0 "" train --out "$work/parts" --resume
+cmp -s "$work/whole/checkpoints/latest" "$work/parts/checkpoints/latest"
+said "train: the same bits" $?
+gives "train: options stay" 2 "was started with 4" train --out "$work/parts" --resume --qlora 8
+grep -q '"parameters_trainable": ' "$work/whole/plan.json"
+said "train: plan.json" $?
+gives "inspect: the codes" 0 "q_proj.weight" inspect "$work/whole/checkpoints/latest" --all
+gives "eval: folded" 0 "are folded into its weights" eval "$work/whole"
+run --json eval "$work/whole"
+sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/out" | head -1 >"$work/loss"
+gives "sample" 0 "planned = measured" sample "$work/whole" --prompt 12+3=
+gives "sample: a file alone" 0 "folded" sample "$work/whole/checkpoints/step-00000020.safetensors" --ids 1,2,3
+gives "export" 0 "" export "$work/whole" --out "$work/hf"
+grep -q lora "$work/hf/model.safetensors"
+[ $? -eq 1 ]
+said "export: no adapters are left" $?
+# shellcheck disable=SC2086 # words
+gives "train: over int8, in fp32" 0 "planned = measured" train sums --model $spec --steps 6 --micro-batch 8 --lora 2 --lora-base int8 --out "$work/int8"
+gives "train: adapters upon adapters" 1 "" train sums --model $spec --weights "$work/int8" --steps 2 --lora 3 --out "$work/other"
