@@ -30,10 +30,10 @@ static tl_status generate(tl_net *net, const tl_infer_options *o, tl_infer_plan 
 }
 
 static tl_status make(tl_ctx *ctx, const tl_infer_options *o, tl_infer_plan *plan) {
-    tl_net *net = tl_net_new(ctx, &o->model, o->dtype);
+    tl_net *net = tl_net_new_lora(ctx, &o->model, o->dtype, NULL, &o->base);
     if (!net)
         return tl_ctx_status(ctx);
-    tl_status status = o->int8 ? tl_net_quantize_int8(net) : TL_OK;
+    tl_status status = o->int8 ? tl_net_quantize_int8(net) : tl_net_choose(net, &o->choices);
     if (status == TL_OK && o->new_tokens > 0)
         status = generate(net, o, plan);
     else if (status == TL_OK) {

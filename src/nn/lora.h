@@ -28,6 +28,8 @@ struct tl_lora {
 tl_lora_slot *tl_lora_slot_of(tl_net *net, const tl_tensor *weight, bool make);
 /* Right after parameter `index`, a linear layer's weight, was made: quantises it where the net's options say so. */
 bool tl_lora_settle(tl_net *net, int index);
+/* The same for the output projection, which is no layer that adapters are for. */
+bool tl_lora_settle_head(tl_net *net, int index);
 /* The weight of a slot in full, as `dtype`, in the current scope; of a plain one itself, cast. */
 tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype);
 /* The parameter holds `full` from now on, in the net's format, and its scales are let go. */

@@ -1,5 +1,6 @@
 /* The output projection and the loss: of all tokens at once, or chunk after chunk. */
 #include "nn/cache.h"
+#include "nn/lora.h"
 #include "tally/ops_choices.h"
 #include "tally/ops_layers.h"
 
@@ -19,7 +20,10 @@ static tl_tensor *capped(const tl_net *net, tl_tensor *y) {
 }
 
 static tl_tensor *logits_of(tl_net *net, tl_tensor *x) {
-    return capped(net, tl_linear(x, head_weight(net), net->head_bias));
+    tl_tensor *w = head_weight(net);
+    tl_lora_slot *slot = net->lora && net->head ? tl_lora_slot_of(net, w, false) : NULL;
+    return capped(net, slot ? tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE)
+                            : tl_linear(x, w, net->head_bias));
 }
 
 tl_tensor *tl_head(tl_net *net, tl_tensor *x) {
@@ -42,6 +46,10 @@ static tl_tensor *loss_in_f32(tl_net *net, tl_tensor *logits, tl_tensor *target)
         return NULL;
     tl_tensor *wide = tl_cast(logits, tl_tensor_dtype(logits) == TL_F64 ? TL_F64 : TL_F32);
     tl_tensor *rows = wide ? as_rows(net, wide, 1) : NULL, *log_p = tl_log_softmax(rows);
+    if (net->hold_logits && rows) {
+        tl_free(net->held);
+        net->held = tl_keep(rows);
+    }
     if (wide != logits) {
         tl_release(rows);
         tl_release(wide);
@@ -221,6 +229,10 @@ static tl_status run_fused(tl_net *net, const struct chunks *c, const tl_dim *si
 static tl_tensor *fused(tl_net *net, tl_tensor *x, const struct chunks *c, const tl_dim *size) {
     tl_ctx *ctx = net->ctx;
     tl_tensor *of[3] = {x, head_weight(net), net->head_bias}, *gradient[3] = {0};
+    if (net->lora && net->lora->options.base_head) {
+        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "the fused loss reads the head as it is, and this one is quantised");
+        return NULL;
+    }
     bool recording = ctx->recording, wanted[3];
     tl_dtype low = ctx->cast_inputs ? ctx->autocast : TL_F32, dtype = low == TL_F32 ? tl_tensor_dtype(of[1]) : low;
     for (int i = 0; i < 3; i++)

@@ -119,7 +119,7 @@ tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, cons
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
     make_symbols(net);
-    bool ok = net->blocks && (!lora || lora->rank == 0 || tl_lora_begin(net, lora)) && net->code->build(net) &&
+    bool ok = net->blocks && (!lora || (lora->rank == 0 && lora->base == TL_LORA_PLAIN) || tl_lora_begin(net, lora)) && net->code->build(net) &&
               (!net->lora || tl_lora_finish(net));
     tl_scope_end(ctx);
     tl_phase_set(ctx, before);
@@ -250,9 +250,13 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
 
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
 
+void tl_net_hold_logits(tl_net *net, bool hold) { net->hold_logits = hold; }
+
 void tl_net_let_go(tl_net *net) {
     tl_free_rotary_tables(net);
     tl_free_masks(net);
+    tl_free(net->held);
+    net->held = NULL;
 }
 
 static tl_tensor *hidden_of(tl_net *net, tl_tensor *input) {

@@ -123,6 +123,9 @@ struct tl_net {
     tl_rotary_table tables[TL_TABLES];
     tl_mask masks[TL_MASKS];
     int n_tables, n_masks;
+    bool hold_logits;
+    tl_tensor *held; /* logits that the training loop has in a variable: tl_train_options */
+    const char *fused_qkv; /* the name of the product of q, k and v in one; NULL: they are apart */
     struct tl_lora *lora; /* adapters and quantised weights: nn/lora.h; NULL: none */
     tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
     int fp8_count, fp8_next;
