@@ -143,6 +143,12 @@ static double distance(const outcome *a, const outcome *b) {
 }
 
 static const char *const alone[] = {"norm=composed",
+                                    "norm=wide",
+                                    "norm=composed,mean-input=on",
+                                    "silu=composed",
+                                    "softmax=composed",
+                                    "softmax=composed,mask-tensor=on",
+                                    "loss=log-softmax",
                                     "attention=flash",
                                     "attention=math",
                                     "glu=fused",
@@ -225,8 +231,9 @@ static void look(const tl_model *m, const char *text, int64_t *saved, int64_t *o
 static void test_each_choice_does_something_or_says_why(void **state) {
     (void)state;
     tl_model models[] = {small_gpt2(), gpt2_with_dropout(), small_llama(), like_gemma(), like_llama_interleaved()};
-    static const char *const values[] = {"composed", "flash", "fused", "composed", "tables", "fused:3", "on", "on",
-                                         "on",       "on",    "2",     "capacity", "f32",    "foreach", "on"};
+    static const char *const values[] = {"composed", "flash", "fused",    "composed", "composed", "tables",
+                                         "fused:3",  "on",    "on",       "composed", "on",       "on",
+                                         "2",        "on",    "capacity", "f32",      "foreach",  "on"};
     int silent = 0;
     for (size_t k = 0; k < sizeof models / sizeof models[0]; k++)
         for (int i = 0; i < tl_choice_count() && strcmp(tl_choice_at(i)->name, "grads") != 0; i++) {
@@ -277,13 +284,13 @@ static void test_text(void **state) {
     assert_null(tl_choice_at(-1));
     assert_null(tl_choice_at(tl_choice_count()));
     assert_int_equal(tl_choice_set(&choices, "loss", "chunked:16", &error), TL_OK);
-    assert_string_equal(tl_choice_value(&choices, 5, text, sizeof text), "chunked:16");
+    assert_string_equal(tl_choice_value(&choices, 6, text, sizeof text), "chunked:16");
     static const char *const bad[] = {
         "chunked:0", "chunked:", "chunked:x", "chunked:257", "chunked:99999999999999999999",
         "full:3",    "",         "full|",     ":3"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(tl_choice_set(&choices, "loss", bad[i], &error), TL_ERR_ARGUMENT);
-        assert_string_equal(tl_choice_value(&choices, 5, text, sizeof text), "chunked:16"); /* as it was */
+        assert_string_equal(tl_choice_value(&choices, 6, text, sizeof text), "chunked:16"); /* as it was */
     }
     assert_int_equal(tl_choice_set(&choices, "experts", "capacity:1.25", &error), TL_OK);
     assert_true(choices.experts == TL_EXPERTS_CAPACITY && choices.capacity_factor == 1.25);

@@ -12,15 +12,21 @@ extern "C" {
 #endif
 
 typedef enum tl_norm_code {
-    TL_NORM_FUSED, /* one op: keeps x and its statistics */
-    TL_NORM_COMPOSED /* RMSNorm as Hugging Face writes it: to f32, x², mean, + ε, rsqrt, product, back, gain: keeps each product's
-                        factors. A LayerNorm has no composed form in frameworks and stays one op */
+    TL_NORM_FUSED,    /* one op: keeps x and its statistics */
+    TL_NORM_COMPOSED, /* RMSNorm as Hugging Face writes it: to f32, x², mean, + ε, rsqrt, product, back, gain: keeps each
+                         product's factors. A LayerNorm has no composed form in frameworks and stays one op */
+    TL_NORM_WIDE      /* the same with the gain before the way back, as CS336's handout has it */
 } tl_norm_code;
 typedef enum tl_attention_code {
     TL_ATTENTION_EAGER, /* scores, softmax, dropout and weighted sum as tensors: T×T is kept */
     TL_ATTENTION_FLASH, /* one op: keeps q, k, v, its result and one statistic a row (Dao et al. 2022) */
     TL_ATTENTION_MATH /* PyTorch 1.13's _scaled_dot_product_attention on a CPU: q scaled, products, mask added, softmax */
 } tl_attention_code;
+typedef enum tl_softmax_code {
+    TL_SOFTMAX_FUSED, /* one op: keeps its result */
+    TL_SOFTMAX_COMPOSED /* largest, difference, exp, sum, division, as CS336's handout has it: keeps the place of the largest, exp's
+                           result and the sum; the quotient is kept by the product with v */
+} tl_softmax_code;
 typedef enum tl_glu_code {
     TL_GLU_COMPOSED, /* activation, product: keeps gate, activation, up */
     TL_GLU_FUSED     /* one op: keeps gate and up alone */
@@ -29,6 +35,10 @@ typedef enum tl_gelu_code {
     TL_GELU_FUSED, /* one op: keeps its input */
     TL_GELU_COMPOSED /* 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))) operation by operation (Hugging Face's gelu_new) */
 } tl_gelu_code;
+typedef enum tl_silu_code {
+    TL_SILU_FUSED,   /* one op: keeps its input */
+    TL_SILU_COMPOSED /* x·σ(x): keeps x and σ(x) */
+} tl_silu_code;
 typedef enum tl_rotary_code {
     TL_ROTARY_COMPUTED, /* one op; angles are computed where they are used: keeps nothing */
     TL_ROTARY_TABLES /* cosines and sines as tensors made once a step; x·cos + turned(x)·sin: keeps the tables, copies x */
@@ -37,8 +47,9 @@ typedef enum tl_loss_code {
     TL_LOSS_FULL,      /* logits of all tokens in the run's format; cross-entropy keeps them and two statistics a row */
     TL_LOSS_FULL_FP32, /* logits cast to f32 first (Hugging Face's logits.float()), log softmax kept */
     TL_LOSS_CHUNKED, /* output projection and loss together, chunk after chunk of tokens, each recomputed in backward */
-    TL_LOSS_FUSED    /* projection and loss in one op that makes the gradients at once, chunk after chunk (Liger, Cut
-                          Cross-Entropy): no logits live beyond a chunk */
+    TL_LOSS_FUSED,   /* projection and loss in one op that makes the gradients at once, chunk after chunk (Liger, Cut
+                        Cross-Entropy): no logits live beyond a chunk */
+    TL_LOSS_LOG_SOFTMAX /* PyTorch's cross_entropy of logits as they come: log softmax in their format is kept */
 } tl_loss_code;
 typedef enum tl_experts_code {
     TL_EXPERTS_DROPLESS, /* tokens sorted by expert, one grouped product: exact for any routing */
@@ -62,15 +73,19 @@ typedef struct tl_choices {
     tl_attention_code attention;
     tl_glu_code glu;
     tl_gelu_code gelu;
+    tl_silu_code silu;
     tl_rotary_code rotary;
     tl_loss_code loss;
     int64_t loss_chunks; /* of chunked and fused; 0: TL_LOSS_CHUNKS_DEFAULT */
     bool repeat_kv;      /* keys and values copied to every query head before the products; else read in place */
     bool
         attention_copies; /* eager: q, kᵀ and v made contiguous for the batched product, as torch.matmul does with views */
-    bool softmax_fp32;      /* eager: 16-bit scores cast to f32, softmax, cast back (Hugging Face) */
-    bool mask_tensor;       /* eager: an additive mask [B,1,T,T] is a tensor; else the softmax op knows causality */
+    tl_softmax_code softmax; /* of eager */
+    bool softmax_fp32;       /* eager: 16-bit scores cast to f32, softmax, cast back (Hugging Face) */
+    bool mask_tensor;        /* eager: an additive mask [B,1,T,T] is a tensor; else the softmax op knows causality */
     int dropout_mask_bytes; /* an element: 1 (also 0), or 2 or 4 where a framework keeps the mask in the run's format */
+    bool
+        mean_input; /* norms composed: the mean keeps x² to ask for its size later, as PyTorch did (1.13) and no longer does */
     tl_experts_code experts;
     double capacity_factor; /* of TL_EXPERTS_CAPACITY; 0: 1 */
     tl_grads_code grads;
@@ -93,8 +108,10 @@ const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, 
 /* "norm=composed,loss=chunked:16" onto *choices; a name twice is an error; on an error *choices stays as it was. And back: those
  * that are no defaults, "" where all are. */
 tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *error) TL_MUST_CHECK;
-#define TL_CHOICES_TEXT 320
+#define TL_CHOICES_TEXT 400
 char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size);
+/* Those that are not as in `base`. */
+char *tl_choices_difference(const tl_choices *base, const tl_choices *choices, char *buffer, size_t size);
 bool tl_choice_is_default(const tl_choices *choices, int index);
 /* Why choice `index`, other than its default, changes nothing for a model beside the other choices: a clause of which the model is
  * the subject ("its norms are LayerNorms, which …"). NULL: it changes something, or it is the default. Pure; static text. */

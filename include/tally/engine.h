@@ -12,10 +12,17 @@
 extern "C" {
 #endif
 
+/* Of which models a row holds. */
+typedef enum tl_engine_models {
+    TL_OF_ALL,
+    TL_OF_NEW_GELU, /* whose published activation is "gelu_new": GPT-2, GPT-J, Phi */
+    TL_OF_OTHERS    /* all but GPT-2, whose code in this framework does otherwise */
+} tl_engine_models;
+
 typedef struct tl_engine_choice {
     const char *name, *value; /* as for tl_choice_set */
     const char *source;       /* which module of the framework does so */
-    bool not_gpt2;            /* only for other models: GPT-2's code in this framework does otherwise */
+    tl_engine_models of;
 } tl_engine_choice;
 
 /* Who hands out device memory. */
@@ -44,7 +51,7 @@ const tl_engine *tl_engine_at(int index); /* NULL beyond the last */
 /* An unknown name is TL_ERR_NOT_FOUND; the message names those there are. */
 tl_status tl_engine_find(const char *name, const tl_engine **engine, tl_error *error) TL_MUST_CHECK;
 
-/* *choices as the engine has them for the model (NULL: any but GPT-2). Nothing of what *choices held stays. Pure. */
+/* *choices as the engine has them for the model (NULL: a Llama). Nothing of what *choices held stays. Pure. */
 void tl_engine_choose(const tl_engine *engine, const tl_model *model, tl_choices *choices);
 /* "norm=composed,rotary=tables", all of the engine's for the model. */
 char *tl_engine_text(const tl_engine *engine, const tl_model *model, char *buffer, size_t size);

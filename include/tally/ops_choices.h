@@ -12,6 +12,8 @@ extern "C" {
 
 /* x^n of one number for all elements. Saves x. */
 tl_tensor *tl_power_of_(tl_tensor *x, double n, const char *site);
+/* tl_mean that saves x, which its gradient does not need: PyTorch 1.13 asks it for its size later. n of 0 (all axes) saves nothing. */
+tl_tensor *tl_mean_of_kept_(tl_tensor *x, const int *axes, int n, bool keep, const char *site);
 /* GELU(a)·b, shapes equal (Shazeer 2020): by erf, or in its tanh form. Saves a and b, and nothing between. */
 tl_tensor *tl_geglu_(tl_tensor *a, tl_tensor *b, bool erf, const char *site);
 
@@ -41,6 +43,7 @@ tl_tensor *tl_given_gradients_(tl_tensor *value, tl_tensor *const x[], tl_tensor
 tl_tensor *tl_retain_(tl_tensor *x, tl_tensor *kept, const char *site);
 
 #define tl_power_of(x, n) tl_power_of_((x), (n), TL_HERE)
+#define tl_mean_of_kept(x, axes, n, keep) tl_mean_of_kept_((x), (axes), (n), (keep), TL_HERE)
 #define tl_geglu(a, b, erf) tl_geglu_((a), (b), (erf), TL_HERE)
 #define tl_shift_into(x, factor, offset) tl_shift_into_((x), (factor), (offset), TL_HERE)
 #define tl_scale_by(x, factor) tl_scale_by_((x), (factor), TL_HERE)

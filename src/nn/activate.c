@@ -32,7 +32,7 @@ tl_tensor *tl_activate(tl_net *net, tl_tensor *x) {
     case TL_GELU_ERF:
         return tl_gelu_erf(x);
     case TL_SILU:
-        return tl_silu(x);
+        return net->choices.silu == TL_SILU_COMPOSED ? tl_mul(x, tl_sigmoid(x)) : tl_silu(x);
     case TL_RELU:
         return tl_relu(x);
     case TL_GLU_CLAMPED: /* of a gate and a value: tl_gated */

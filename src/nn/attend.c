@@ -1,7 +1,9 @@
 /* Attention of the families: which columns a row sees, what is added to its scores, and the products, as chosen. */
 #include "nn/cache.h"
 #include "tally/ops_attention.h"
+#include "tally/ops_index.h"
 #include "tally/ops_layers.h"
+#include "tally/ops_reduce.h"
 
 #include "tally/grad.h"
 #include "tensor/ctx.h"
@@ -71,12 +73,19 @@ static const tl_mask *mask_of(const tl_net *net, const tl_attend_options *o) {
     return NULL;
 }
 
+/* A composed softmax knows no causality either. */
+static bool adds_mask(const tl_net *net) {
+    const tl_choices *c = &net->choices;
+    return (c->mask_tensor || c->softmax == TL_SOFTMAX_COMPOSED) && c->attention == TL_ATTENTION_EAGER && !net->cache;
+}
+
 bool tl_make_masks(tl_net *net, const tl_tensor *tokens) {
     const tl_shape *s = tl_tensor_shape(tokens);
     tl_ctx *ctx = net->ctx;
     bool recording = ctx->recording, ok = true;
-    if (!net->choices.mask_tensor || net->choices.attention != TL_ATTENTION_EAGER || net->cache || s->ndim != 2)
+    if (!adds_mask(net) || s->ndim != 2)
         return true;
+    tl_dim each = net->choices.mask_tensor ? s->dim[0] : tl_dim_of(1);
     ctx->recording = false;
     tl_module_begin(ctx, "mask", -1);
     for (int64_t i = 0; i < net->model.layers && ok; i++) {
@@ -86,7 +95,7 @@ bool tl_make_masks(tl_net *net, const tl_tensor *tokens) {
         if (mask_of(net, &o) || net->n_masks == TL_MASKS)
             continue;
         tl_scope_begin(ctx);
-        tl_tensor *mask = make_mask(ctx, &o, net->dtype, TL_SHAPE(ctx, s->dim[0], tl_dim_of(1), s->dim[1], s->dim[1]));
+        tl_tensor *mask = make_mask(ctx, &o, net->dtype, TL_SHAPE(ctx, each, tl_dim_of(1), s->dim[1], s->dim[1]));
         if ((ok = mask != NULL))
             net->masks[net->n_masks++] = (tl_mask){tl_keep(mask), o.window, o.chunked};
         tl_scope_end(ctx);
@@ -124,6 +133,19 @@ static tl_tensor *masked(tl_ctx *ctx, tl_tensor *scores, double scale, tl_tensor
     return let_go(scores, tl_add(scores, mask));
 }
 
+/* e^(x − the largest of its row) over their sum, as CS336's handout writes it. Python lets what no later line reads go. */
+static tl_tensor *composed_softmax(tl_tensor *x) {
+    tl_tensor *place = tl_argmax_along(x, -1, true, false), *top = tl_gather_elements(x, place, -1);
+    tl_tensor *away = tl_sub(x, top);
+    tl_release(place);
+    tl_release(top);
+    tl_tensor *power = let_go(away, tl_exp(away)), *sum = tl_sum(power, (int[]){-1}, 1, true);
+    tl_tensor *y = tl_div(power, sum);
+    tl_release(power);
+    tl_release(sum);
+    return y;
+}
+
 /* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. Takes the
  * scores. */
 static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, tl_tensor *mask) {
@@ -148,6 +170,12 @@ static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *sc
         scores = let_go(scores, tl_cast(scores, TL_F32));
         bias = bias ? tl_cast(bias, TL_F32) : NULL;
         seen.sink = seen.sink ? tl_cast(seen.sink, TL_F32) : NULL;
+    }
+    if (mask && !seen.sink && core->net->choices.softmax == TL_SOFTMAX_COMPOSED &&
+        core->net->choices.attention == TL_ATTENTION_EAGER) {
+        tl_tensor *made = scores ? composed_softmax(scores) : NULL;
+        tl_release(scores);
+        return wide && made ? let_go(made, tl_cast(made, dtype)) : made;
     }
     bool plain = !seen.sink && !bias && seen.window_before < 0 && seen.chunk == 0;
     tl_tensor *weights =
@@ -186,14 +214,15 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
     const tl_attend_options *o = &core->options;
     double scale = scale_of(core, in[0]);
     bool math = c->attention == TL_ATTENTION_MATH;
-    tl_tensor *q = in[0], *k = tl_transpose(in[1], -1, -2), *v = in[2], *mask = NULL;
+    tl_tensor *q = in[0], *k = in[1], *v = in[2], *mask = NULL;
     if (math && !net->cache) {
         tl_dim T = tl_tensor_shape(q)->dim[tl_tensor_ndim(q) - 2];
         q = tl_scale(q, scale, 0);
         scale = 1;
         mask = make_mask(ctx, o, tl_tensor_dtype(q), TL_SHAPE(ctx, T, T));
-    } else if (!math && !net->cache && c->mask_tensor && mask_of(net, o))
+    } else if (adds_mask(net) && mask_of(net, o))
         mask = mask_of(net, o)->tensor;
+    k = tl_transpose(k, -1, -2);
     if (c->attention_copies) {
         q = one_batch(q);
         k = one_batch(k);
@@ -243,7 +272,8 @@ static tl_tensor *apart(tl_ctx *ctx, tl_tensor *x) {
     return tl_view(x, TL_SHAPE(ctx, s->dim[0], s->dim[1], tl_dim_of(1), s->dim[2], s->dim[3]));
 }
 
-/* [B,G,S,K] → [B,G·R,S,K], a copy: Hugging Face's repeat_kv. */
+/* [B,G,S,K] → [B,G·R,S,K], a copy: Hugging Face's repeat_kv. Of one head it is a view, which torch.matmul copies where it must and
+ * sdpa_attention_forward always (contiguous()). */
 static tl_tensor *repeated(tl_ctx *ctx, tl_tensor *x, tl_dim H, tl_dim R) {
     if (!x)
         return NULL;
@@ -268,6 +298,8 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
     if (grouped && net->choices.repeat_kv) {
         k = repeated(ctx, k, H, R);
         v = repeated(ctx, v, H, R);
+        k = flash && k ? tl_contiguous(k) : k;
+        v = flash && v ? tl_contiguous(v) : v;
         grouped = false;
     }
     if (grouped && !flash) { /* H = G·R: the R queries of a group read the same keys, without a copy */

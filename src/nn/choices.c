@@ -12,13 +12,16 @@ typedef enum choice_index {
     ATTENTION,
     GLU,
     GELU,
+    SILU,
     ROTARY,
     LOSS,
     REPEAT_KV,
     ATTENTION_COPIES,
+    SOFTMAX,
     SOFTMAX_FP32,
     MASK_TENSOR,
     DROPOUT_MASK,
+    MEAN_INPUT,
     EXPERTS,
     GRADS,
     UPDATE,
@@ -27,19 +30,22 @@ typedef enum choice_index {
 } choice_index;
 
 static const tl_choice choices_table[CHOICES] = {
-    [NORM] = {"norm", "fused|composed", "RMSNorm as one op, or operation by operation in f32"},
+    [NORM] = {"norm", "fused|composed|wide", "RMSNorm as one op, or operation by operation in f32; wide: the gain too"},
     [ATTENTION] = {"attention", "eager|flash|math",
                    "Scores as tensors, by blocks that keep none, or PyTorch's math path"},
     [GLU] = {"glu", "composed|fused", "A gated MLP's activation and product apart, or one op"},
     [GELU] = {"gelu", "fused|composed", "GELU's tanh form as one op, or operation by operation"},
+    [SILU] = {"silu", "fused|composed", "SiLU as one op, or x times its sigmoid"},
     [ROTARY] = {"rotary", "computed|tables", "Angles computed where used, or cosines and sines as tensors"},
-    [LOSS] = {"loss", "full|full-fp32|chunked[:K]|fused[:K]",
-              "Logits of all tokens, in f32, or a part of them at a time with the output projection"},
+    [LOSS] = {"loss", "full|full-fp32|chunked[:K]|fused[:K]|log-softmax",
+              "Logits of all tokens, in f32, a part at a time with the output projection, or their log softmax"},
     [REPEAT_KV] = {"repeat-kv", "off|on", "Keys and values copied to every query head"},
     [ATTENTION_COPIES] = {"attention-copies", "off|on", "Eager: views made contiguous for the batched products"},
+    [SOFTMAX] = {"softmax", "fused|composed", "Eager: softmax as one op, or operation by operation"},
     [SOFTMAX_FP32] = {"softmax-fp32", "off|on", "Eager: softmax of 16-bit scores in f32, and back"},
     [MASK_TENSOR] = {"mask-tensor", "off|on", "Eager: the causal mask is a tensor that is added"},
     [DROPOUT_MASK] = {"dropout-mask", "1|2|4", "Bytes an element of a dropout's mask"},
+    [MEAN_INPUT] = {"mean-input", "off|on", "Composed norms: the mean keeps its input (PyTorch 1.13)"},
     [EXPERTS] = {"experts", "dropless|capacity[:F]", "Experts take all their tokens, or F times an even share"},
     [GRADS] = {"grads", "parameters|f32", "Gradients in the parameters' format, or summed in f32 buffers"},
     [UPDATE] = {"update", "fused|tensor|foreach",
@@ -84,6 +90,8 @@ static int get(const tl_choices *c, int index) {
         return (int)c->glu;
     case GELU:
         return (int)c->gelu;
+    case SILU:
+        return (int)c->silu;
     case ROTARY:
         return (int)c->rotary;
     case LOSS:
@@ -92,12 +100,16 @@ static int get(const tl_choices *c, int index) {
         return c->repeat_kv;
     case ATTENTION_COPIES:
         return c->attention_copies;
+    case SOFTMAX:
+        return (int)c->softmax;
     case SOFTMAX_FP32:
         return c->softmax_fp32;
     case MASK_TENSOR:
         return c->mask_tensor;
     case DROPOUT_MASK:
         return c->dropout_mask_bytes == 4 ? 2 : c->dropout_mask_bytes == 2;
+    case MEAN_INPUT:
+        return c->mean_input;
     case EXPERTS:
         return (int)c->experts;
     case GRADS:
@@ -123,6 +135,9 @@ static void set(tl_choices *c, int index, int place) {
     case GELU:
         c->gelu = (tl_gelu_code)place;
         break;
+    case SILU:
+        c->silu = (tl_silu_code)place;
+        break;
     case ROTARY:
         c->rotary = (tl_rotary_code)place;
         break;
@@ -136,6 +151,9 @@ static void set(tl_choices *c, int index, int place) {
     case ATTENTION_COPIES:
         c->attention_copies = place != 0;
         break;
+    case SOFTMAX:
+        c->softmax = (tl_softmax_code)place;
+        break;
     case SOFTMAX_FP32:
         c->softmax_fp32 = place != 0;
         break;
@@ -144,6 +162,9 @@ static void set(tl_choices *c, int index, int place) {
         break;
     case DROPOUT_MASK:
         c->dropout_mask_bytes = place == 0 ? 0 : 1 << place;
+        break;
+    case MEAN_INPUT:
+        c->mean_input = place != 0;
         break;
     case EXPERTS:
         c->experts = (tl_experts_code)place;
@@ -219,7 +240,7 @@ tl_status tl_choice_set(tl_choices *choices, const char *name, const char *value
             *choices = changed;
         return status;
     }
-    char known[400];
+    char known[480];
     size_t at = 0;
     for (int i = 0; i < CHOICES && at < sizeof known; i++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s",
@@ -272,16 +293,22 @@ tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *erro
     return TL_OK;
 }
 
-char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size) {
-    char text[40];
+char *tl_choices_difference(const tl_choices *base, const tl_choices *choices, char *buffer, size_t size) {
+    char text[40], other[40];
     size_t at = 0;
     if (size > 0)
         buffer[0] = '\0';
-    for (int i = 0; i < CHOICES && at < size; i++)
-        if (!tl_choice_is_default(choices, i))
-            at += (size_t)snprintf(buffer + at, size - at, "%s%s=%s", at ? "," : "", choices_table[i].name,
-                                   tl_choice_value(choices, i, text, sizeof text));
+    for (int i = 0; i < CHOICES && at < size; i++) {
+        const char *value = tl_choice_value(choices, i, text, sizeof text);
+        if (strcmp(value, tl_choice_value(base, i, other, sizeof other)) != 0)
+            at += (size_t)snprintf(buffer + at, size - at, "%s%s=%s", at ? "," : "", choices_table[i].name, value);
+    }
     return buffer;
+}
+
+char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size) {
+    static const tl_choices none = {0};
+    return tl_choices_difference(&none, choices, buffer, size);
 }
 
 bool tl_choice_is_default(const tl_choices *choices, int index) { return get(choices, index) == 0; }
@@ -311,6 +338,12 @@ static const char *gelu_effect(const tl_model *m, const tl_choices *c) {
     return m->gated && c->glu == TL_GLU_FUSED ? "the gate is fused with its product" : NULL;
 }
 
+static const char *silu_effect(const tl_model *m, const tl_choices *c) {
+    if (m->activation != TL_SILU)
+        return "its activation is not SiLU";
+    return m->gated && c->glu == TL_GLU_FUSED ? "the gate is fused with its product" : NULL;
+}
+
 static const char *eager_effect(const tl_choices *c, int index) {
     if (c->attention == TL_ATTENTION_FLASH)
         return "attention is one op (attention flash)";
@@ -330,10 +363,20 @@ static const char *effect(const tl_model *m, const tl_choices *c, int index) {
         return gate_effect(m);
     case GELU:
         return gelu_effect(m, c);
+    case SILU:
+        return silu_effect(m, c);
     case ROTARY:
         return tl_positions_of(m) == TL_POSITIONS_ROTARY ? NULL : "its positions are not rotary";
     case REPEAT_KV:
         return m->kv_rank == 0 && m->kv_heads < m->heads ? NULL : "every query head has keys and values of its own";
+    case SOFTMAX:
+        if (m->sinks)
+            return "its softmax has sinks, and no composed form";
+        return eager_effect(c, index);
+    case MEAN_INPUT:
+        return !is_rms(m)                 ? "its norms are LayerNorms, which frameworks run as one op"
+               : c->norm == TL_NORM_FUSED ? "norms are one op (norm fused)"
+                                          : NULL;
     case ATTENTION_COPIES:
     case SOFTMAX_FP32:
     case MASK_TENSOR:
@@ -360,15 +403,18 @@ static tl_status refuse(const tl_net *net, int index, const tl_choices *c, const
 }
 
 static bool in_range(const tl_choices *c) {
-    static const int last[CHOICES] = {[NORM] = TL_NORM_COMPOSED,
+    static const int last[CHOICES] = {[NORM] = TL_NORM_WIDE,
                                       [ATTENTION] = TL_ATTENTION_MATH,
                                       [GLU] = TL_GLU_FUSED,
                                       [GELU] = TL_GELU_COMPOSED,
+                                      [SILU] = TL_SILU_COMPOSED,
                                       [ROTARY] = TL_ROTARY_TABLES,
-                                      [LOSS] = TL_LOSS_FUSED,
+                                      [LOSS] = TL_LOSS_LOG_SOFTMAX,
                                       [REPEAT_KV] = 1,
                                       [ATTENTION_COPIES] = 1,
+                                      [SOFTMAX] = TL_SOFTMAX_COMPOSED,
                                       [SOFTMAX_FP32] = 1,
+                                      [MEAN_INPUT] = 1,
                                       [MASK_TENSOR] = 1,
                                       [DROPOUT_MASK] = 2,
                                       [EXPERTS] = TL_EXPERTS_CAPACITY,

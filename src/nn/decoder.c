@@ -147,7 +147,7 @@ static tl_tensor *mlp(tl_net *net, const tl_block *b, tl_tensor *x) {
     return tl_leave_part(net, net->names->mlp, y);
 }
 
-static tl_tensor *block(tl_net *net, const tl_block *b, tl_tensor *x) {
+tl_tensor *tl_decoder_block(tl_net *net, const tl_block *b, tl_tensor *x) {
     const tl_names *n = net->names;
     tl_tensor *y, *z;
     switch (net->model.place) {
@@ -189,7 +189,7 @@ static tl_tensor *decoder_hidden(tl_net *net, tl_tensor *tokens) {
     tl_tensor *x = tl_embed(net, tokens);
     for (tl_repeat r = tl_repeat_begin(net->ctx, "N", net->model.layers); tl_repeat_next(&r);) {
         tl_module_begin(net->ctx, n->layers, r.index);
-        tl_tensor *y = tl_apply_block(net, r.index, block, x);
+        tl_tensor *y = tl_apply_block(net, r.index, tl_decoder_block, x);
         tl_module_end(net->ctx);
         tl_repeat_into(&r, &x, y);
     }

@@ -39,12 +39,15 @@ static tl_tensor *as_rows(tl_net *net, tl_tensor *x, int keep) {
     return tl_reshape(x, keep ? TL_SHAPE(net->ctx, rows, s->dim[2]) : TL_SHAPE(net->ctx, rows));
 }
 
-/* Hugging Face's logits.float() and PyTorch's cross_entropy: log softmax is kept, the logits are not. */
-static tl_tensor *loss_in_f32(tl_net *net, tl_tensor *logits, tl_tensor *target) {
+/* PyTorch's cross_entropy, of Hugging Face's logits.float() or of logits as they are: log softmax is kept, the logits are not. */
+static tl_tensor *loss_by_log_softmax(tl_net *net, tl_tensor *logits, tl_tensor *target) {
     static const tl_loss_options mean = {TL_LOSS_MEAN, true, TL_IGNORE_INDEX};
     if (!logits)
         return NULL;
-    tl_tensor *wide = tl_cast(logits, tl_tensor_dtype(logits) == TL_F64 ? TL_F64 : TL_F32);
+    tl_dtype dtype = tl_tensor_dtype(logits);
+    if (net->choices.loss == TL_LOSS_FULL_FP32 && dtype != TL_F64)
+        dtype = TL_F32;
+    tl_tensor *wide = tl_cast(logits, dtype);
     tl_tensor *rows = wide ? as_rows(net, wide, 1) : NULL, *log_p = tl_log_softmax(rows);
     if (net->hold_logits && rows) {
         tl_free(net->held);
@@ -59,8 +62,8 @@ static tl_tensor *loss_in_f32(tl_net *net, tl_tensor *logits, tl_tensor *target)
 
 tl_tensor *tl_token_loss(tl_net *net, tl_tensor *logits, tl_tensor *target) {
     tl_enter(net, "loss", -1);
-    if (net->choices.loss == TL_LOSS_FULL_FP32)
-        return tl_leave(net, loss_in_f32(net, logits, target));
+    if (net->choices.loss == TL_LOSS_FULL_FP32 || net->choices.loss == TL_LOSS_LOG_SOFTMAX)
+        return tl_leave(net, loss_by_log_softmax(net, logits, target));
     return tl_leave(net, tl_cross_entropy(logits, target, TL_IGNORE_INDEX));
 }
 

@@ -93,7 +93,7 @@ typedef struct tl_rotary_table {
     bool local;
 } tl_rotary_table;
 typedef struct tl_mask {
-    tl_tensor *tensor; /* [B,1,T,T]: 0 and −∞ */
+    tl_tensor *tensor; /* [B,1,T,T] or [1,1,T,T]: 0 and −∞ */
     int64_t window;
     bool chunked;
 } tl_mask;
@@ -200,6 +200,7 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
 tl_tensor *tl_rotate(tl_net *net, tl_tensor *x, bool local);
 /* Block `index` of x, checkpointed where the policy says so. */
 typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
+tl_block_function tl_decoder_block; /* every family's but cruncher's */
 tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
 /* activation(gate)·up, composed or fused as chosen. */

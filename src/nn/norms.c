@@ -1,5 +1,6 @@
 /* Norms of every family (tally/model.h's tl_norm_kind), as one op or operation by operation. */
 #include "nn/net.h"
+#include "tally/ops_choices.h"
 
 static bool is_layer_norm(const tl_norm *norm) {
     switch (norm->kind) {
@@ -25,17 +26,18 @@ static bool is_narrow(tl_dtype dtype) { return dtype == TL_BF16 || dtype == TL_F
 
 /* Hugging Face's LlamaRMSNorm: x to f32; x·rsqrt(mean(x²) + ε); back; ·gain. GemmaRMSNorm goes back after ·(1 + gain). What no
  * later operation reads is let go as Python lets it go. */
-static tl_tensor *composed_rms(tl_norm_kind kind, tl_tensor *gain, tl_tensor *x, double epsilon) {
+static tl_tensor *composed_rms(const tl_choices *c, tl_norm_kind kind, tl_tensor *gain, tl_tensor *x, double epsilon) {
     tl_dtype dtype = tl_tensor_dtype(x), wide = is_narrow(dtype) ? TL_F32 : dtype;
-    bool one_more = kind == TL_NORM_RMS_ONE && gain;
-    tl_tensor *h = tl_cast(x, wide), *square = tl_mul(h, h);
-    tl_tensor *mean = tl_mean(square, (int[]){-1}, 1, true);
+    bool one_more = kind == TL_NORM_RMS_ONE;
+    tl_tensor *h = tl_cast(x, wide), *square = tl_power_of(h, 2);
+    tl_tensor *mean =
+        c->mean_input ? tl_mean_of_kept(square, (int[]){-1}, 1, true) : tl_mean(square, (int[]){-1}, 1, true);
     tl_release(square);
     tl_tensor *normal = tl_mul(h, tl_rsqrt(tl_scale(mean, 1, epsilon)));
     if (h != x)
         tl_release(h);
-    if (one_more) {
-        tl_tensor *product = tl_mul(normal, tl_scale(tl_cast(gain, wide), 1, 1));
+    if (gain && (one_more || c->norm == TL_NORM_WIDE)) {
+        tl_tensor *by = tl_cast(gain, wide), *product = tl_mul(normal, one_more ? tl_scale(by, 1, 1) : by);
         tl_release(normal);
         return tl_cast(product, dtype);
     }
@@ -50,8 +52,8 @@ tl_tensor *tl_apply_norm(tl_net *net, const tl_norm *norm, const char *name, tl_
     tl_enter(net, name, -1);
     if (!x)
         return tl_leave(net, NULL);
-    if (!is_layer_norm(norm) && net->choices.norm == TL_NORM_COMPOSED)
-        return tl_leave(net, composed_rms(norm->kind, norm->gain, x, epsilon));
+    if (!is_layer_norm(norm) && net->choices.norm != TL_NORM_FUSED)
+        return tl_leave(net, composed_rms(&net->choices, norm->kind, norm->gain, x, epsilon));
     tl_tensor *gain = norm->gain ? norm->gain : ones_like_last(net, x);
     if (is_layer_norm(norm))
         return tl_leave(net, tl_layer_norm(x, gain, norm->bias, epsilon));

@@ -1,5 +1,8 @@
-/* The mean over axes. Of nothing it is 0/0, NaN. */
+/* The mean over axes. Backward needs its size alone. Of nothing it is 0/0, NaN. */
 #include "op/reduce.h"
+#include "tally/ops_choices.h"
+
+#include <string.h>
 
 static tl_status mean_infer(tl_sig *sig) {
     int64_t reduced;
@@ -24,8 +27,24 @@ static tl_status mean_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const 
     return tl_ctx_status(ctx);
 }
 
-TL_OP(mean, sizeof(tl_reduce_attr), mean_infer, mean_cost, TL_SAVES_NONE, mean_forward, mean_grad, tl_reduce_sample);
+static void mean_saves(const tl_sig *sig, tl_saves *saves) {
+    saves->in = TL_ATTR(tl_reduce_attr, sig)->saves_input ? 1 : 0;
+}
+
+TL_OP(mean, sizeof(tl_reduce_attr), mean_infer, mean_cost, mean_saves, mean_forward, mean_grad, tl_reduce_sample);
 
 tl_tensor *tl_mean_(tl_tensor *x, const int *axes, int n, bool keep, const char *site) {
     return tl_reduce_call(&tl_op_mean, x, axes, n, keep, site);
+}
+
+tl_tensor *tl_mean_of_kept_(tl_tensor *x, const int *axes, int n, bool keep, const char *site) {
+    tl_reduce_attr attr;
+    memset(&attr, 0, sizeof attr);
+    if (!x || n < 1 || n > TL_MAX_NDIM)
+        return tl_reduce_call(&tl_op_mean, x, axes, n, keep, site); /* which says what is wrong */
+    attr.keep = keep;
+    attr.saves_input = true;
+    attr.n = n;
+    memcpy(attr.axes, axes, (size_t)n * sizeof *axes);
+    return tl_run1(&tl_op_mean, (tl_tensor *[]){x}, 1, &attr, site);
 }

@@ -7,6 +7,7 @@
 typedef struct tl_reduce_attr {
     int axes[TL_MAX_NDIM], n; /* n 0: all */
     bool keep;                /* reduced axes stay with size 1 */
+    bool saves_input;         /* the mean alone: kept for backward without need */
 } tl_reduce_attr;
 
 /* Checks the axes and adds the output; *reduced gets the product of the reduced sizes. */

@@ -6,71 +6,72 @@
 #include <stdio.h>
 #include <string.h>
 
-static const tl_engine_choice of_tally[] = {{0}};
+static const tl_engine_choice of_tally[] = {{NULL, NULL, NULL, TL_OF_ALL}};
 
 /* What PyTorch 1.13 keeps of it, tensor by tensor, was recorded: docs/torch-saves.md. */
 static const tl_engine_choice of_torch_eager[] = {
-    {"norm", "composed", "transformers LlamaRMSNorm: to f32, pow, mean, rsqrt, product, back, gain", false},
-    {"gelu", "composed", "transformers activations.NewGELUActivation, by pow and tanh", false},
-    {"rotary", "tables", "transformers apply_rotary_pos_emb: q·cos + rotate_half(q)·sin", false},
-    {"repeat-kv", "on", "transformers repeat_kv: expand and reshape, a copy", false},
-    {"attention-copies", "on", "torch.matmul of 4-d tensors: bmm of reshaped operands, which are kept", false},
+    {"norm", "composed", "transformers LlamaRMSNorm: to f32, pow, mean, rsqrt, product, back, gain", TL_OF_ALL},
+    {"gelu", "composed", "transformers activations.NewGELUActivation, by pow and tanh", TL_OF_NEW_GELU},
+    {"rotary", "tables", "transformers apply_rotary_pos_emb: q·cos + rotate_half(q)·sin", TL_OF_ALL},
+    {"repeat-kv", "on", "transformers repeat_kv: expand and reshape, a copy", TL_OF_ALL},
+    {"attention-copies", "on", "torch.matmul of 4-d tensors: bmm of reshaped operands, which are kept", TL_OF_ALL},
     {"softmax-fp32", "on", "transformers eager_attention_forward: softmax(dtype=float32).to(dtype); GPT-2's has none",
-     true},
-    {"mask-tensor", "on", "transformers create_causal_mask: one additive [B,1,T,T] a forward", false},
-    {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float(), cross_entropy keeps log-softmax", false},
-    {"update", "foreach", "torch.optim.AdamW: foreach on CUDA where fused is not asked for", false},
-    {0}};
+     TL_OF_OTHERS},
+    {"mask-tensor", "on", "transformers create_causal_mask: one additive [B,1,T,T] a forward", TL_OF_ALL},
+    {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float(), cross_entropy keeps log-softmax", TL_OF_ALL},
+    {"update", "foreach", "torch.optim.AdamW: foreach on CUDA where fused is not asked for", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_torch_compile[] = {
-    {"norm", "fused", "torch._inductor: pow, mean, rsqrt and product in one kernel; kept are x and rsqrt", false},
-    {"gelu", "fused", "torch._inductor: pointwise; computed again from the product's output", false},
+    {"norm", "fused", "torch._inductor: pow, mean, rsqrt and product in one kernel; kept are x and rsqrt", TL_OF_ALL},
+    {"gelu", "fused", "torch._inductor: pointwise; computed again from the product's output", TL_OF_ALL},
     {"glu", "fused", "torch._inductor: pointwise; kept are the outputs of both products and the next one's input",
      false},
-    {"rotary", "tables", "the model's own cosines and sines, inputs of the graph", false},
-    {"attention-copies", "on", "bmm stays an extern kernel: its operands are made contiguous", false},
+    {"rotary", "tables", "the model's own cosines and sines, inputs of the graph", TL_OF_ALL},
+    {"attention-copies", "on", "bmm stays an extern kernel: its operands are made contiguous", TL_OF_ALL},
     {"loss", "full", "torch._inductor: log-softmax and cast computed again from the logits and a row's statistics",
      false},
-    {"update", "foreach", "torch.optim.AdamW outside the graph: foreach on CUDA", false},
-    {0}};
+    {"update", "foreach", "torch.optim.AdamW outside the graph: foreach on CUDA", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_hf_trainer[] = {
-    {"attention", "flash", "transformers sdpa_attention_forward, the default; fused on a GPU", false},
-    {"norm", "composed", "transformers LlamaRMSNorm", false},
-    {"gelu", "composed", "transformers activations.NewGELUActivation", false},
-    {"rotary", "tables", "transformers apply_rotary_pos_emb", false},
-    {"repeat-kv", "on", "transformers repeat_kv", false},
-    {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float()", false},
-    {"update", "foreach", "TrainingArguments.optim = adamw_torch: torch.optim.AdamW, foreach on CUDA", false},
-    {0}};
+    {"attention", "flash", "transformers sdpa_attention_forward, the default; fused on a GPU", TL_OF_ALL},
+    {"norm", "composed", "transformers LlamaRMSNorm", TL_OF_ALL},
+    {"gelu", "composed", "transformers activations.NewGELUActivation", TL_OF_NEW_GELU},
+    {"rotary", "tables", "transformers apply_rotary_pos_emb", TL_OF_ALL},
+    {"repeat-kv", "on", "transformers repeat_kv", TL_OF_ALL},
+    {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float()", TL_OF_ALL},
+    {"update", "foreach", "TrainingArguments.optim = adamw_torch: torch.optim.AdamW, foreach on CUDA", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_torchtune[] = {
-    {"attention", "flash", "torchtune modules.MultiHeadAttention: scaled_dot_product_attention", false},
-    {"norm", "composed", "torchtune modules.RMSNorm: x.float(), pow, mean, rsqrt, type_as, scale", false},
-    {"rotary", "tables", "torchtune modules.RotaryPositionalEmbeddings: a cache of cosines and sines", false},
-    {"repeat-kv", "on", "torchtune modules.MultiHeadAttention: k and v expanded and flattened", false},
+    {"attention", "flash", "torchtune modules.MultiHeadAttention: scaled_dot_product_attention", TL_OF_ALL},
+    {"norm", "composed", "torchtune modules.RMSNorm: x.float(), pow, mean, rsqrt, type_as, scale", TL_OF_ALL},
+    {"rotary", "tables", "torchtune modules.RotaryPositionalEmbeddings: a cache of cosines and sines", TL_OF_ALL},
+    {"repeat-kv", "on", "torchtune modules.MultiHeadAttention: k and v expanded and flattened", TL_OF_ALL},
     {"loss", "full", "torchtune LinearCrossEntropyLoss, compiled: chunks of logits are kept, not computed again",
      false},
-    {"update", "fused", "torchtune recipes/configs: optimizer fused: True", false},
-    {0}};
+    {"update", "fused", "torchtune recipes/configs: optimizer fused: True", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_litgpt[] = {
-    {"attention", "flash", "litgpt model.CausalSelfAttention: scaled_dot_product_attention", false},
-    {"norm", "composed", "litgpt model.RMSNorm: x.float(), mean(x·x), rsqrt, to(dtype), weight", false},
-    {"rotary", "tables", "litgpt model.apply_rope: cos and sin, buffers of the model", false},
-    {"repeat-kv", "on", "litgpt model.CausalSelfAttention: k and v expanded and reshaped", false},
-    {"loss", "log-softmax", "litgpt utils.chunked_cross_entropy: of logits in their own format, chunks kept", false},
-    {"update", "foreach", "litgpt finetune: torch.optim.AdamW as it is, foreach on CUDA", false},
-    {0}};
+    {"attention", "flash", "litgpt model.CausalSelfAttention: scaled_dot_product_attention", TL_OF_ALL},
+    {"norm", "composed", "litgpt model.RMSNorm: x.float(), mean(x·x), rsqrt, to(dtype), weight", TL_OF_ALL},
+    {"rotary", "tables", "litgpt model.apply_rope: cos and sin, buffers of the model", TL_OF_ALL},
+    {"repeat-kv", "on", "litgpt model.CausalSelfAttention: k and v expanded and reshaped", TL_OF_ALL},
+    {"loss", "log-softmax", "litgpt utils.chunked_cross_entropy: of logits in their own format, chunks kept",
+     TL_OF_ALL},
+    {"update", "foreach", "litgpt finetune: torch.optim.AdamW as it is, foreach on CUDA", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_torchtitan[] = {
-    {"attention", "flash", "torchtitan models.attention: scaled_dot_product_attention, flash or cuDNN", false},
-    {"norm", "fused", "torchtitan models: nn.RMSNorm in a compiled block", false},
-    {"rotary", "tables", "torchtitan models.llama3 apply_rotary_emb: freqs_cis, a buffer", false},
-    {"repeat-kv", "on", "torchtitan models.llama3 repeat_kv: expand and reshape", false},
-    {"loss", "full-fp32", "torchtitan components.loss.cross_entropy_loss: pred.float()", false},
-    {"update", "fused", "torchtitan job config: optimizer.implementation = fused", false},
-    {0}};
+    {"attention", "flash", "torchtitan models.attention: scaled_dot_product_attention, flash or cuDNN", TL_OF_ALL},
+    {"norm", "fused", "torchtitan models: nn.RMSNorm in a compiled block", TL_OF_ALL},
+    {"rotary", "tables", "torchtitan models.llama3 apply_rotary_emb: freqs_cis, a buffer", TL_OF_ALL},
+    {"repeat-kv", "on", "torchtitan models.llama3 repeat_kv: expand and reshape", TL_OF_ALL},
+    {"loss", "full-fp32", "torchtitan components.loss.cross_entropy_loss: pred.float()", TL_OF_ALL},
+    {"update", "fused", "torchtitan job config: optimizer.implementation = fused", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 /* Megatron Core. grads f32: accumulate_allreduce_grads_in_fp32, which --bf16 sets. */
 #define MEGATRON_GRADS                                                                                                 \
@@ -79,29 +80,30 @@ static const tl_engine_choice of_torchtitan[] = {
     { "loss", "full-fp32", "megatron tensor_parallel.cross_entropy: logits.float(), keeps the softmax in fp32", false }
 
 static const tl_engine_choice of_megatron_local[] = {
-    {"glu", "fused", "megatron fusions.fused_bias_swiglu: bias_swiglu_fusion, keeps its input", false},
-    {"repeat-kv", "on", "megatron DotProductAttention: repeat_interleave of key and value", false},
+    {"glu", "fused", "megatron fusions.fused_bias_swiglu: bias_swiglu_fusion, keeps its input", TL_OF_ALL},
+    {"repeat-kv", "on", "megatron DotProductAttention: repeat_interleave of key and value", TL_OF_ALL},
     MEGATRON_LOSS,
     MEGATRON_GRADS,
-    {0}};
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_megatron_te[] = {
-    {"attention", "flash", "transformer_engine DotProductAttention: flash-attn or cuDNN, keys read in place", false},
-    {"glu", "fused", "megatron fusions.fused_bias_swiglu: bias_swiglu_fusion, keeps its input", false},
+    {"attention", "flash", "transformer_engine DotProductAttention: flash-attn or cuDNN, keys read in place",
+     TL_OF_ALL},
+    {"glu", "fused", "megatron fusions.fused_bias_swiglu: bias_swiglu_fusion, keeps its input", TL_OF_ALL},
     MEGATRON_LOSS,
     MEGATRON_GRADS,
-    {0}};
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 /* DeepSpeed brings no model; the usual one is transformers'. */
 static const tl_engine_choice of_deepspeed[] = {
-    {"attention", "flash", "transformers sdpa_attention_forward", false},
-    {"norm", "composed", "transformers LlamaRMSNorm", false},
-    {"gelu", "composed", "transformers activations.NewGELUActivation", false},
-    {"rotary", "tables", "transformers apply_rotary_pos_emb", false},
-    {"repeat-kv", "on", "transformers repeat_kv", false},
-    {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float()", false},
-    {"update", "fused", "deepspeed.ops.adam.FusedAdam", false},
-    {0}};
+    {"attention", "flash", "transformers sdpa_attention_forward", TL_OF_ALL},
+    {"norm", "composed", "transformers LlamaRMSNorm", TL_OF_ALL},
+    {"gelu", "composed", "transformers activations.NewGELUActivation", TL_OF_NEW_GELU},
+    {"rotary", "tables", "transformers apply_rotary_pos_emb", TL_OF_ALL},
+    {"repeat-kv", "on", "transformers repeat_kv", TL_OF_ALL},
+    {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float()", TL_OF_ALL},
+    {"update", "fused", "deepspeed.ops.adam.FusedAdam", TL_OF_ALL},
+    {NULL, NULL, NULL, TL_OF_ALL}};
 
 #define CACHING(slack)                                                                                                 \
     .allocator = TL_ALLOCATOR_CACHING, .context_bytes = TL_TORCH_CONTEXT_BYTES, .workspaces = TL_TORCH_WORKSPACES,     \
@@ -202,7 +204,16 @@ tl_status tl_engine_find(const char *name, const tl_engine **engine, tl_error *e
 }
 
 static bool holds(const tl_engine_choice *c, const tl_model *model) {
-    return !c->not_gpt2 || !model || model->family != TL_FAMILY_GPT2;
+    tl_family family = model ? model->family : TL_FAMILY_LLAMA;
+    switch (c->of) {
+    case TL_OF_ALL:
+        return true;
+    case TL_OF_NEW_GELU:
+        return family == TL_FAMILY_GPT2 || family == TL_FAMILY_GPTJ || family == TL_FAMILY_PHI;
+    case TL_OF_OTHERS:
+        return family != TL_FAMILY_GPT2;
+    }
+    return false;
 }
 
 void tl_engine_choose(const tl_engine *engine, const tl_model *model, tl_choices *choices) {
