@@ -33,8 +33,11 @@ tl_tensor *tl_head(tl_net *net, tl_tensor *x) {
     return tl_leave(net, logits_of(net, x));
 }
 
+/* Leading axes in one: [… V] as [rows, V], targets […] as [rows]. */
 static tl_tensor *as_rows(tl_net *net, tl_tensor *x, int keep) {
     const tl_shape *s = tl_tensor_shape(x);
+    if (s->ndim == 1 + keep)
+        return x;
     tl_dim rows = tl_dim_mul(net->ctx, s->dim[0], s->dim[1]);
     return tl_reshape(x, keep ? TL_SHAPE(net->ctx, rows, s->dim[2]) : TL_SHAPE(net->ctx, rows));
 }
@@ -45,16 +48,15 @@ static tl_tensor *loss_by_log_softmax(tl_net *net, tl_tensor *logits, tl_tensor 
     if (!logits)
         return NULL;
     tl_dtype dtype = tl_tensor_dtype(logits);
-    if (net->choices.loss == TL_LOSS_FULL_FP32 && dtype != TL_F64)
+    if (net->choices.loss != TL_LOSS_LOG_SOFTMAX && dtype != TL_F64)
         dtype = TL_F32;
     tl_tensor *wide = tl_cast(logits, dtype);
     tl_tensor *rows = wide ? as_rows(net, wide, 1) : NULL, *log_p = tl_log_softmax(rows);
-    if (net->hold_logits && rows) {
-        tl_free(net->held);
-        net->held = tl_keep(rows);
-    }
+    if (net->hold_logits && rows && net->n_held < TL_LOSS_CHUNKS_MAX)
+        net->held[net->n_held++] = tl_keep(rows);
     if (wide != logits) {
-        tl_release(rows);
+        if (rows != wide)
+            tl_release(rows);
         tl_release(wide);
     }
     return tl_nll_loss(log_p, as_rows(net, target, 0), NULL, &mean);
@@ -140,7 +142,9 @@ static tl_status chunk_region(tl_ctx *ctx, const void *user, tl_tensor *const in
     tl_net *net = *(tl_net *const *)user;
     tl_tensor *logits = tl_head(net, in[0]);
     tl_enter(net, "loss", -1);
-    out[0] = tl_leave(net, tl_mul(tl_cross_entropy(logits, in[1], TL_IGNORE_INDEX), in[2]));
+    tl_tensor *mean = net->choices.loss == TL_LOSS_CHUNKS_FP32 ? loss_by_log_softmax(net, logits, in[1])
+                                                               : tl_cross_entropy(logits, in[1], TL_IGNORE_INDEX);
+    out[0] = tl_leave(net, tl_mul(mean, in[2]));
     tl_release(logits);
     return tl_ctx_status(ctx);
 }
@@ -149,7 +153,10 @@ static tl_tensor *chunked(tl_net *net, const struct chunks *c) {
     tl_tensor *sum = NULL;
     for (int i = 0; i < c->n; i++) {
         tl_tensor *in[] = {c->x[i], c->target[i], c->share[i]}, *part = NULL;
-        if (tl_checkpoint(net->ctx, chunk_region, &net, sizeof net, in, 3, &part, 1) != TL_OK)
+        tl_status status = net->choices.loss != TL_LOSS_CHUNKED
+                               ? chunk_region(net->ctx, &net, in, &part)
+                               : tl_checkpoint(net->ctx, chunk_region, &net, sizeof net, in, 3, &part, 1);
+        if (status != TL_OK)
             return NULL;
         sum = sum ? tl_add(sum, part) : part;
     }

@@ -255,8 +255,9 @@ void tl_net_hold_logits(tl_net *net, bool hold) { net->hold_logits = hold; }
 void tl_net_let_go(tl_net *net) {
     tl_free_rotary_tables(net);
     tl_free_masks(net);
-    tl_free(net->held);
-    net->held = NULL;
+    for (int i = 0; i < net->n_held; i++)
+        tl_free(net->held[i]);
+    net->n_held = 0;
 }
 
 static tl_tensor *hidden_of(tl_net *net, tl_tensor *input) {
@@ -275,7 +276,7 @@ tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
 
 /* The loss holds the output projection: cruncher's has none. */
 static bool projects(const tl_net *net) {
-    return net->names && (net->choices.loss == TL_LOSS_CHUNKED || net->choices.loss == TL_LOSS_FUSED);
+    return net->names && tl_loss_projects(net->choices.loss);
 }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {

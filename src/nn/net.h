@@ -87,6 +87,11 @@ typedef struct tl_init_scheme {
     double value;
 } tl_init_scheme;
 
+/* The output projection belongs to the loss, a chunk of tokens at a time. */
+static inline bool tl_loss_projects(tl_loss_code loss) {
+    return loss != TL_LOSS_FULL && loss != TL_LOSS_FULL_FP32 && loss != TL_LOSS_LOG_SOFTMAX;
+}
+
 /* What a forward makes once for all layers, where chosen so; it lives until the next one or tl_net_let_go. */
 typedef struct tl_rotary_table {
     tl_tensor *cosine, *sine; /* [T,R], each number once for both elements of a pair, in the net's format */
@@ -124,7 +129,8 @@ struct tl_net {
     tl_mask masks[TL_MASKS];
     int n_tables, n_masks;
     bool hold_logits;
-    tl_tensor *held; /* logits that the training loop has in a variable: tl_train_options */
+    tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: tl_train_options */
+    int n_held;
     const char *fused_qkv; /* the name of the product of q, k and v in one; NULL: they are apart */
     struct tl_lora *lora; /* adapters and quantised weights: nn/lora.h; NULL: none */
     tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
