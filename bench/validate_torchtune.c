@@ -147,8 +147,11 @@ static bool plan_flags(const table *t, answer *a) {
     if (k >= CHECKPOINTING)
         o.recompute = (tl_recompute){.kind = TL_RECOMPUTE_FULL};
     o.choices.update_in_backward = k >= IN_BACKWARD && !adapted;
-    if (k == EIGHT_BITS)
+    o.offload = k >= OFFLOADING;
+    if (k == EIGHT_BITS) {
         o.optimizer.kind = TL_OPTIM_ADAMW8BIT;
+        o.choices.update = TL_UPDATE_TENSOR;
+    }
     if (adapted)
         o.lora = adapters(k == QLORA, 8, "q_proj,v_proj");
     if (!plan_peak(&o, a, &plan))
