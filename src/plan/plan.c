@@ -91,6 +91,7 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .choices = o->choices,
                                 .lora = o->lora,
                                  .hold_logits = o->hold_logits,
+                                 .grads_apart = o->grads_apart,
                                  .offload = o->offload,
                                 .condensed = !o->every_micro_batch,
                                 .prefetch = o->prefetch,
