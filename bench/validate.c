@@ -50,7 +50,8 @@ bool plan_start(tl_plan_options *o, const char *model, const char *device, answe
     o->micro_batch = 1;
     o->precision = TL_PRECISION_BF16;
     o->grads_apart = true; /* PyTorch's, in all of these frameworks */
-    o->optimizer = (tl_optimizer_options){.kind = TL_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+    o->optimizer =
+        (tl_optimizer_options){.kind = TL_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     if (o->devices.accelerator)
         a->device = (double)o->devices.accelerator->memory_bytes;
     return true;
@@ -58,7 +59,8 @@ bool plan_start(tl_plan_options *o, const char *model, const char *device, answe
 
 double taken(double peak) {
     const tl_engine *engine;
-    if (tl_engine_find("litgpt", &engine, NULL) != TL_OK) /* what PyTorch holds is the same in all of its engines here */
+    if (tl_engine_find("litgpt", &engine, NULL) !=
+        TL_OK) /* what PyTorch holds is the same in all of its engines here */
         return peak;
     return (double)tl_engine_needs(engine, 0, (int64_t)peak) + (double)engine->context_bytes +
            (double)engine->workspaces * (double)engine->workspace_bytes;
@@ -85,8 +87,7 @@ static void print_row(const answer *a) {
     if (a->why[0])
         printf("%-86.86s  not planned: %s\n", a->what, a->why);
     else if (a->oom)
-        printf("%-86.86s %8.2f      OOM  %s\n", a->what, a->planned / 1e9,
-               a->needs > a->device ? "said" : "NOT SAID");
+        printf("%-86.86s %8.2f      OOM  %s\n", a->what, a->planned / 1e9, a->needs > a->device ? "said" : "NOT SAID");
     else
         printf("%-86.86s %8.2f %8.2f %+6.1f %%%s\n", a->what, a->planned / 1e9, a->measured / 1e9, 100 * error_of(a),
                a->side ? " *" : "");
@@ -115,8 +116,9 @@ static int print_figures(const report *r) {
     qsort(error, (size_t)n, sizeof error[0], by_size);
     double median = n % 2 ? error[n / 2] : (error[n / 2 - 1] + error[n / 2]) / 2;
     double ninth = error[(9 * n + 9) / 10 - 1];
-    printf("\nrows planned %d: median error %.1f %%, 90th percentile %.1f %%, largest %.1f %%; within 12 %%: %d of %d\n", n,
-           100 * median, 100 * ninth, 100 * error[n - 1], within, n);
+    printf(
+        "\nrows planned %d: median error %.1f %%, 90th percentile %.1f %%, largest %.1f %%; within 12 %%: %d of %d\n",
+        n, 100 * median, 100 * ninth, 100 * error[n - 1], within, n);
     printf("out of memory: %d of %d said; not planned: %d\n", said, oom, left);
     return median <= BAR_MEDIAN && 10 * within >= 9 * n && said == oom ? 0 : 3;
 }

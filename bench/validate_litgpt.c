@@ -76,6 +76,10 @@ static bool choose(const tl_model *model, tl_choices *choices) {
 
 /* ---- finetuning ---- */
 
+/* lit_gpt/adapter.py: adapter_prompt_length and adapter_start_layer; a prompt and a gate a head in each layer from there on. */
+enum { PROMPT_ROWS = 10, PROMPT_FROM = 2 };
+static int64_t prompts_of(const tl_model *m) { return (m->layers - PROMPT_FROM) * (PROMPT_ROWS * m->width + m->heads); }
+
 static bool finetune(const table *t, const model_fact *fact, answer *a) {
     tl_plan_options o;
     tl_plan plan;
@@ -92,9 +96,9 @@ static bool finetune(const table *t, const model_fact *fact, answer *a) {
     o.seq = fact->longest;
     o.hold_logits = true;
     o.lora = (tl_lora_options){.rank = 8, .alpha = 16, .dropout = 0.05, .merged_qv = true};
-    if (strstr(table_get(t, "section"), "Adapter")) {
-        snprintf(a->why, sizeof a->why, "adapters of LLaMA-Adapter are no model code here");
-        return true;
+    if (strstr(table_get(t, "section"), "Adapter")) { /* the page's second table of the section is adapter_v2's */
+        int64_t norms = trainable - prompts_of(&o.model);
+        o.lora = (tl_lora_options){.prefix = PROMPT_ROWS, .prefix_from = PROMPT_FROM, .scales = norms > 0};
     }
     if (!base_of(table_get(t, "Quantization"), &o.lora)) {
         snprintf(a->why, sizeof a->why, "quantization %.40s is not known", table_get(t, "Quantization"));
@@ -163,8 +167,8 @@ static bool plan_row(const table *t, answer *a) {
 }
 
 bool validate_litgpt(report *r, const char *path) {
-    static const char *const wants[] = {"section",         "Size",                 "Model",      "Quantization",
-                                        "Microbatch size", "Trainable parameters", "Max GPU RAM"};
+    static const char *const wants[] = {
+        "section", "Size", "Model", "Quantization", "Microbatch size", "Trainable parameters", "Max GPU RAM"};
     static table t;
     bool more = true;
     if (!table_open(&t, path))

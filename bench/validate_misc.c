@@ -45,14 +45,15 @@ static bool tutorial(tl_plan_options *o, int64_t rank, bool all, answer *a, tl_p
     o->micro_batch = 2;
     o->seq = 512;
     o->recompute = (tl_recompute){.kind = TL_RECOMPUTE_FULL};
-    o->lora = (tl_lora_options){
-        .rank = rank, .alpha = 2.0 * (double)rank, .targets = all ? "all-linear" : "q_proj,v_proj"};
+    o->lora =
+        (tl_lora_options){.rank = rank, .alpha = 2.0 * (double)rank, .targets = all ? "all-linear" : "q_proj,v_proj"};
     return plan_peak(o, a, plan) && !a->why[0];
 }
 
 static double reserved(double peak) {
     const tl_engine *engine;
-    return tl_engine_find("torchtune", &engine, NULL) == TL_OK ? (double)tl_engine_needs(engine, 0, (int64_t)peak) : peak;
+    return tl_engine_find("torchtune", &engine, NULL) == TL_OK ? (double)tl_engine_needs(engine, 0, (int64_t)peak)
+                                                               : peak;
 }
 
 static bool add_tutorial(report *r, const table *t, const char *what) {
@@ -75,9 +76,9 @@ static bool add_tutorial(report *r, const table *t, const char *what) {
     for (int i = 0; i < 4; i++) {
         char text[80];
         int64_t rank = i < 2 ? 8 : 64;
-        snprintf(text, sizeof text, "torchtune LoRA rank %lld on %s, reserved", (long long)rank, i % 2 ? "all" : "Q and V");
-        if (!tutorial(&o, rank, i % 2, &a, &plan) ||
-            !add(r, model, text, reserved(a.planned), value[i] * 1e9, NULL))
+        snprintf(text, sizeof text, "torchtune LoRA rank %lld on %s, reserved", (long long)rank,
+                 i % 2 ? "all" : "Q and V");
+        if (!tutorial(&o, rank, i % 2, &a, &plan) || !add(r, model, text, reserved(a.planned), value[i] * 1e9, NULL))
             return false;
     }
     return true;
@@ -86,7 +87,8 @@ static bool add_tutorial(report *r, const table *t, const char *what) {
 /* ---- LOMO's table ---- */
 
 static bool add_lomo(report *r, const table *t, const char *what) {
-    static const char *const parts[] = {"parameters", "gradients", "optimizer states and master copy", "activations", "all"};
+    static const char *const parts[] = {"parameters", "gradients", "optimizer states and master copy", "activations",
+                                        "all"};
     const tl_engine *engine;
     tl_plan_options o;
     tl_plan plan;
@@ -110,8 +112,8 @@ static bool add_lomo(report *r, const table *t, const char *what) {
         planned[4] += planned[i];
     for (int i = 0; i < 5; i++) {
         answer part = {.planned = planned[i], .measured = value[i] * GIB, .side = i < 4};
-        snprintf(part.what, sizeof part.what, "LOMO LLaMA-7B 8 x 512 %s: %s", strstr(what, "no act") ? "no ckpt" : "ckpt",
-                 parts[i]);
+        snprintf(part.what, sizeof part.what, "LOMO LLaMA-7B 8 x 512 %s: %s",
+                 strstr(what, "no act") ? "no ckpt" : "ckpt", parts[i]);
         if (!report_add(r, &part))
             return false;
     }

@@ -109,9 +109,16 @@ enum technique {
     QLORA,
     TECHNIQUES
 };
-static const char *const technique_names[TECHNIQUES] = {
-    "Baseline",         "Packed Dataset", "Compile", "Chunked Cross Entropy", "Activation Checkpointing",
-    "Fuse optimizer step into backward", "Activation Offloading", "8-bit AdamW", "LoRA", "QLoRA"};
+static const char *const technique_names[TECHNIQUES] = {"Baseline",
+                                                        "Packed Dataset",
+                                                        "Compile",
+                                                        "Chunked Cross Entropy",
+                                                        "Activation Checkpointing",
+                                                        "Fuse optimizer step into backward",
+                                                        "Activation Offloading",
+                                                        "8-bit AdamW",
+                                                        "LoRA",
+                                                        "QLoRA"};
 
 /* "+ Compile", "[+ Compile](...)" */
 static int technique_of(const char *text) {
@@ -160,8 +167,13 @@ static bool plan_flags(const table *t, answer *a) {
 }
 
 bool validate_torchtune(report *r, const char *path) {
-    static const char *const wants[] = {"section",     "Model",     "Finetuning Method",
-                                        "Runnable On", "Technique", "Peak Memory per GPU", "Peak Memory Active (GiB)"};
+    static const char *const wants[] = {"section",
+                                        "Model",
+                                        "Finetuning Method",
+                                        "Runnable On",
+                                        "Technique",
+                                        "Peak Memory per GPU",
+                                        "Peak Memory Active (GiB)"};
     static table t;
     bool more = true;
     if (!table_open(&t, path))

@@ -51,7 +51,7 @@ typedef enum tl_loss_code {
                         Cross-Entropy): no logits live beyond a chunk */
     TL_LOSS_LOG_SOFTMAX, /* PyTorch's cross_entropy of logits as they come: log softmax in their format is kept */
     TL_LOSS_CHUNKS_KEPT, /* as chunked, but each chunk's logits are kept and not computed again (torchtune) */
-    TL_LOSS_CHUNKS_FP32  /* the same with PyTorch's cross_entropy of a chunk's logits in f32: its log softmax is kept (LitGPT) */
+    TL_LOSS_CHUNKS_FP32 /* the same with PyTorch's cross_entropy of a chunk's logits in f32: its log softmax is kept (LitGPT) */
 } tl_loss_code;
 typedef enum tl_experts_code {
     TL_EXPERTS_DROPLESS, /* tokens sorted by expert, one grouped product: exact for any routing */

@@ -95,7 +95,8 @@ typedef struct tl_infer_options {
     tl_model model;
     tl_dtype dtype; /* of the net */
     bool int8;      /* quantised once loaded */
-    tl_lora_options base; /* rank 0: how frozen weights are kept, quantised one by one (tally/lora.h); TL_LORA_PLAIN: as they are */
+    tl_lora_options
+        base; /* rank 0: how frozen weights are kept, quantised one by one (tally/lora.h); TL_LORA_PLAIN: as they are */
     tl_choices choices;
     int threads;
     /* generating */

@@ -45,6 +45,10 @@ typedef struct tl_lora_options {
     /* LitGPT's LoRAQKVLinear, on a product of q, k and v in one (lit_gpt/lora.py): A [2r, D] and B [q + v rows, r] adapt q and v
      * alone; B's result is put among zeros by index_copy, which keeps its source. Other layers have none. */
     bool merged_qv;
+    /* LLaMA-Adapter (Zhang et al. 2023) in place of low rank: `prefix` learned rows in each layer from `prefix_from` on, and with
+     * `scales` (its V2, Gao et al. 2023) norms and a bias and a scale of every linear layer's output. rank is 0 then. */
+    int64_t prefix, prefix_from;
+    bool scales;
     bool adapters_f32; /* adapters of a 16-bit net in f32; x is cast for them and their product back */
 } tl_lora_options;
 

@@ -1,5 +1,6 @@
 /* Attention with keys and values of its own size: projections as published, norms of queries and keys, what turns, what a layer
  * sees. Scores, softmax and the weighted sum are tl_attend's. */
+#include "nn/lora.h"
 #include "nn/names.h"
 
 #include "tensor/ctx.h"
@@ -195,7 +196,7 @@ tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x) {
                                  .chunked = (b->layer & TL_LAYER_CHUNKED) != 0,
                                  .sinks = a->sinks,
                                  .slopes = net->slopes};
-    tl_tensor *mixed = tl_attend(net, p.q, p.k, p.v, &options);
+    tl_tensor *mixed = tl_prefix_attend(net, a, p.q, tl_attend(net, p.q, p.k, p.v, &options));
     tl_tensor *y = tl_apply_linear(net, n->out, mixed, a->out, a->out_bias);
     return tl_leave(net, tl_dropout_if(net, y, m->dropout_residual, "attention.residual"));
 }

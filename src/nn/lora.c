@@ -29,10 +29,17 @@ tl_status tl_lora_check(const tl_lora_options *o, tl_error *error) {
     if ((unsigned)o->base > TL_LORA_NF4_TWICE)
         return tl_fail(error, TL_ERR_ARGUMENT, "there is no kind %d of base; plain, int8, nf4 and nf4-dq are",
                        (int)o->base);
-    if (o->rank == 0 && o->base != TL_LORA_PLAIN && !o->alpha && !o->dropout && !(o->targets && o->targets[0]))
-        return TL_OK; /* frozen and quantised, nothing to train */
     if (o->base == TL_LORA_PLAIN && (o->base_head || o->base_by_f16 || o->base_keeps_input))
         return tl_fail(error, TL_ERR_ARGUMENT, "a plain base is not quantised: what it would do so with has no effect");
+    if (o->prefix < 0 || o->prefix_from < 0 || (o->prefix == 0 && (o->prefix_from != 0 || o->scales)) ||
+        (o->prefix > 0 && o->rank != 0))
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "a learned prompt of %lld rows from layer %lld on, beside adapters of rank %lld; one of the two would work",
+            (long long)o->prefix, (long long)o->prefix_from, (long long)o->rank);
+    if (o->rank == 0 && (o->base != TL_LORA_PLAIN || o->prefix > 0) && !o->alpha && !o->dropout &&
+        !(o->targets && o->targets[0]))
+        return TL_OK; /* frozen and quantised, nothing to train */
     if (o->rank == 0 && (o->alpha != 0 || o->dropout != 0 || (o->targets && o->targets[0]) ||
                          o->base != TL_LORA_PLAIN || o->adapters_f32))
         return tl_fail(error, TL_ERR_ARGUMENT,
@@ -156,7 +163,7 @@ static bool is_wanted(const tl_net *net, const char *name) {
 /* ---- adapters ---- */
 
 /* Behind the net's parameters, booked where the weight is. */
-static tl_tensor *add_adapter(tl_net *net, const char *weight, const char *which, tl_shape shape, bool zeros) {
+tl_tensor *tl_lora_parameter(tl_net *net, const char *weight, const char *which, tl_shape shape, tl_lora_start start) {
     tl_ctx *ctx = net->ctx;
     char name[200];
     bool narrow = tl_dtype_bytes(net->dtype) < 4;
@@ -174,7 +181,10 @@ static tl_tensor *add_adapter(tl_net *net, const char *weight, const char *which
     net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = true, .adapter = true};
     /* a = √5 makes the bound 1/√in: Kaiming's gain √(2/(1 + a²)) times √3/√in */
     double gain = tl_init_gain(TL_GAIN_LEAKY_RELU, tl_square_root(5.0));
-    if ((zeros ? tl_init_zeros(t) : tl_init_kaiming_uniform(t, TL_FAN_IN, gain, name)) != TL_OK)
+    tl_status status = start == TL_LORA_ZEROS  ? tl_init_zeros(t)
+                       : start == TL_LORA_ONES ? tl_init_ones(t)
+                                               : tl_init_kaiming_uniform(t, TL_FAN_IN, gain, name);
+    if (status != TL_OK)
         return NULL;
     tl_tensor_require_grad(t, true);
     return t;
@@ -189,13 +199,14 @@ static bool adapt(tl_net *net, int index) {
     tl_place before = ctx->place;
     ctx->place.region = slot->weight->storage->region;
     ctx->place.module = slot->weight->storage->module;
-    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters"), rows = r, out = slot->shape.dim[0];
+    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters"), rows = r,
+           out = slot->shape.dim[0];
     if (net->lora->options.merged_qv) { /* all rows but the keys' */
         rows = tl_dim_mul(ctx, tl_dim_of(2), r);
         out = tl_dim_mul(ctx, tl_dim_add(ctx, net->symbols.H, net->symbols.G), net->symbols.K);
     }
-    slot->a = add_adapter(net, name, "lora_A", TL_SHAPE(ctx, rows, slot->shape.dim[1]), false);
-    slot->b = slot->a ? add_adapter(net, name, "lora_B", TL_SHAPE(ctx, out, r), true) : NULL;
+    slot->a = tl_lora_parameter(net, name, "lora_A", TL_SHAPE(ctx, rows, slot->shape.dim[1]), TL_LORA_UNIFORM);
+    slot->b = slot->a ? tl_lora_parameter(net, name, "lora_B", TL_SHAPE(ctx, out, r), TL_LORA_ZEROS) : NULL;
     ctx->place = before;
     net->lora->layers += slot->b != NULL;
     return slot->b != NULL;
@@ -224,7 +235,8 @@ bool tl_lora_finish(tl_net *net) {
     struct tl_lora *l = net->lora;
     int count = net->count; /* adapters come behind */
     if (l->options.base_head && !net->head) {
-        tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT, "the head of %s is its token table, which is not quantised", net->model.name);
+        tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT, "the head of %s is its token table, which is not quantised",
+                    net->model.name);
         return false;
     }
     if (l->options.rank == 0) {
@@ -232,11 +244,11 @@ bool tl_lora_finish(tl_net *net) {
             tl_tensor_require_grad(net->parameters[i].tensor, false);
             net->parameters[i].frozen = true;
         }
-        return true;
+        return l->options.prefix == 0 || tl_prefix_finish(net);
     }
     if (l->options.merged_qv && !net->fused_qkv) {
-        tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT, "%s has no product of q, k and v in one, whose q and v alone could be adapted",
-                    net->model.name);
+        tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                    "%s has no product of q, k and v in one, whose q and v alone could be adapted", net->model.name);
         return false;
     }
     if (l->options.merged_qv)
@@ -330,7 +342,7 @@ tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bia
     tl_lora_slot *slot = tl_lora_slot_of(net, w, false);
     if (!slot)
         return tl_product_layer(net, x, w, bias, site);
-    tl_tensor *y = tl_lora_base_layer(net, slot, x, bias, site);
+    tl_tensor *y = tl_scaled_output(slot, tl_lora_base_layer(net, slot, x, bias, site), site);
     if (!slot->b || !y)
         return y;
     const tl_lora_options *o = &net->lora->options;
@@ -394,6 +406,10 @@ tl_status tl_net_merge_lora(tl_net *net) {
         return ctx->error.status;
     if (!net->lora)
         return tl_ctx_fail(ctx, TL_ERR_STATE, "%s has no adapters to merge", net->model.name);
+    if (net->lora->options.prefix > 0 || net->lora->options.merged_qv)
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                           "a learned prompt, or adapters of q and v in one product, into the weights of %s",
+                           net->model.name);
     bool recording = ctx->recording, ok = true;
     ctx->recording = false;
     for (int i = 0; i < net->lora->count && ok; i++)

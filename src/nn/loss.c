@@ -22,8 +22,9 @@ static tl_tensor *capped(const tl_net *net, tl_tensor *y) {
 static tl_tensor *logits_of(tl_net *net, tl_tensor *x) {
     tl_tensor *w = head_weight(net);
     tl_lora_slot *slot = net->lora && net->head ? tl_lora_slot_of(net, w, false) : NULL;
-    return capped(net, slot ? tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE)
-                            : tl_linear(x, w, net->head_bias));
+    if (slot)
+        return capped(net, tl_scaled_output(slot, tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE), TL_HERE));
+    return capped(net, tl_linear(x, w, net->head_bias));
 }
 
 tl_tensor *tl_head(tl_net *net, tl_tensor *x) {
@@ -239,8 +240,9 @@ static tl_status run_fused(tl_net *net, const struct chunks *c, const tl_dim *si
 static tl_tensor *fused(tl_net *net, tl_tensor *x, const struct chunks *c, const tl_dim *size) {
     tl_ctx *ctx = net->ctx;
     tl_tensor *of[3] = {x, head_weight(net), net->head_bias}, *gradient[3] = {0};
-    if (net->lora && net->lora->options.base_head) {
-        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED, "the fused loss reads the head as it is, and this one is quantised");
+    if (net->lora && (net->lora->options.base_head || net->lora->options.scales)) {
+        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                    "the fused loss reads the head as it is, and this one is quantised or scaled");
         return NULL;
     }
     bool recording = ctx->recording, wanted[3];

@@ -119,8 +119,10 @@ tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, cons
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
     make_symbols(net);
-    bool ok = net->blocks && (!lora || (lora->rank == 0 && lora->base == TL_LORA_PLAIN) || tl_lora_begin(net, lora)) && net->code->build(net) &&
-              (!net->lora || tl_lora_finish(net));
+    bool ok =
+        net->blocks &&
+        (!lora || (lora->rank == 0 && lora->prefix == 0 && lora->base == TL_LORA_PLAIN) || tl_lora_begin(net, lora)) &&
+        net->code->build(net) && (!net->lora || tl_lora_finish(net));
     tl_scope_end(ctx);
     tl_phase_set(ctx, before);
     ctx->recording = recording;
@@ -277,9 +279,7 @@ tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
 }
 
 /* The loss holds the output projection: cruncher's has none. */
-static bool projects(const tl_net *net) {
-    return net->names && tl_loss_projects(net->choices.loss);
-}
+static bool projects(const tl_net *net) { return net->names && tl_loss_projects(net->choices.loss); }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
     tl_ctx *ctx = net->ctx;

@@ -22,6 +22,7 @@ typedef struct tl_attention {
     tl_tensor *out, *out_bias;
     tl_norm q_norm, k_norm; /* gain NULL: none */
     tl_tensor *sinks;
+    tl_tensor *prefix, *prefix_gate;     /* a learned prompt [P, D] and its gate [H,1,1]: nn/prefix.c; NULL: none */
     tl_tensor *q_down, *kv_down, *kv_up; /* latent attention: q and kv_up read what these made narrow */
     tl_tensor *q_down_bias, *kv_down_bias;
     tl_norm q_down_norm, kv_norm;
@@ -132,8 +133,8 @@ struct tl_net {
     tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: tl_train_options */
     int n_held;
     const char *fused_qkv; /* the name of the product of q, k and v in one; NULL: they are apart */
-    struct tl_lora *lora; /* adapters and quantised weights: nn/lora.h; NULL: none */
-    tl_fp8_slot *fp8; /* of the layers whose products are computed in emulated float8 */
+    struct tl_lora *lora;  /* adapters and quantised weights: nn/lora.h; NULL: none */
+    tl_fp8_slot *fp8;      /* of the layers whose products are computed in emulated float8 */
     int fp8_count, fp8_next;
     int64_t fp8_capacity;
 };

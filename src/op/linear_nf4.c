@@ -137,6 +137,7 @@ static void linear_nf4_sample(uint64_t seed, tl_case *c) {
     attr.out = tl_dim_of(o);
     attr.twice = tl_sample_below(&seed, 2);
     attr.bias = tl_sample_below(&seed, 2);
+    attr.by_f16 = tl_sample_below(&seed, 2);
     int form = (int)tl_sample_below(&seed, 3);
     if (form == 0)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, (int64_t[]){i});
