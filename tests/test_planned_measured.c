@@ -46,6 +46,7 @@ typedef struct config {
     tl_recompute recompute;
     const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
     tl_lora_options lora;
+    bool fused_qkv, hold, offload, apart; /* of the model, and of tl_train_options */
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -268,6 +269,36 @@ static const config adapted[] = {
            EVERY(2), .layers = 5),
 };
 
+/* What frameworks keep and put elsewhere: LitGPT's adapters and bitsandbytes' products, learned prompts, logits in a variable,
+ * checkpoints in the host's memory, gradients of their own. */
+#define KEPT_CHUNKS .choices = "loss=chunks-fp32:3", .hold = true
+static const config kept_so[] = {
+    CONFIG("llama, merged adapters", small_llama, ADAMW, 2, 16, 1,
+           .lora = {.rank = 4, .dropout = 0.05, .merged_qv = true}, .fused_qkv = true, KEPT_CHUNKS),
+    CONFIG("llama, merged adapters over nf4, bf16", small_llama, ADAMW, 2, 16, 3,
+           .lora = {.rank = 4, .merged_qv = true, .base = TL_LORA_NF4, .base_head = true, .base_by_f16 = true,
+                    .base_keeps_input = true},
+           .fused_qkv = true, .bf16 = true, KEPT_CHUNKS),
+    CONFIG("llama, quantised head, full", small_llama, ADAMW, 2, 16, 1, FULL,
+           .lora = {.rank = 4, .base = TL_LORA_NF4_TWICE, .base_head = true, .base_keeps_input = true}, .bf16 = true),
+    CONFIG("llama, a learned prompt", small_llama, ADAMW, 1, 16, 1, .lora = {.prefix = 5, .prefix_from = 1},
+           .fused_qkv = true),
+    CONFIG("llama, a learned prompt, scales, nf4, bf16, 2 sequences", small_llama, ADAMW, 2, 16, 1,
+           .lora = {.prefix = 5, .prefix_from = 1, .scales = true, .base = TL_LORA_NF4, .base_head = true,
+                    .base_by_f16 = true, .base_keeps_input = true},
+           .fused_qkv = true, .bf16 = true, KEPT_CHUNKS),
+    CONFIG("llama, q, k and v in one", small_llama, ADAMW, 2, 16, 1, .fused_qkv = true),
+    CONFIG("llama, chunks kept", small_llama, ADAMW, 2, 16, 3, .choices = "loss=chunks-kept:4", .apart = true),
+    CONFIG("gpt2, chunks kept, gradients of their own", small_gpt2, ADAMW, 2, 16, 1, .choices = "loss=chunks-kept:4",
+           .apart = true),
+    CONFIG("gpt2, full-fp32, logits held, bf16", small_gpt2, ADAMW, 2, 16, 3, .choices = "loss=full-fp32", .hold = true,
+           .bf16 = true),
+    CONFIG("llama, offloaded", small_llama, ADAMW, 2, 16, 1, FULL, .offload = true),
+    CONFIG("gpt2, offloaded every 2, dropout", small_gpt2, ADAMW, 2, 16, 3, EVERY(2), .offload = true, .layers = 5,
+           .dropout = 0.1),
+};
+
+enum { KEPT = sizeof kept_so / sizeof kept_so[0] };
 enum { ADAPTED = sizeof adapted / sizeof adapted[0] };
 enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
@@ -277,6 +308,7 @@ static tl_model model_of(const config *c) {
     m.tied ^= c->flip_tied;
     m.gated &= !c->ungated;
     m.rope_interleaved = c->interleaved;
+    m.fused_qkv = c->fused_qkv;
     if (m.family == TL_FAMILY_LLAMA)
         m.attention_bias = m.mlp_bias = c->biases;
     if (c->kv_heads)
@@ -324,6 +356,9 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;
     o.lora = c->lora;
+    o.hold_logits = c->hold;
+    o.offload = c->offload;
+    o.grads_apart = c->apart;
     o.autocast = c->autocast;
     tl_error error = {0};
     choose(c->choices, &o.choices);
@@ -519,6 +554,11 @@ static void test_planned_equals_measured_with_choices(void **state) {
 static void test_planned_equals_measured_with_adapters(void **state) {
     (void)state;
     compare_all(adapted, ADAPTED);
+}
+
+static void test_planned_equals_measured_as_kept(void **state) {
+    (void)state;
+    compare_all(kept_so, KEPT);
 }
 
 /* Every precision with every optimizer and every way to recompute, on both families; Cruncher has no blocks to recompute. */
@@ -879,6 +919,7 @@ int main(void) {
         cmocka_unit_test(test_every_family),
         cmocka_unit_test(test_planned_equals_measured_with_choices),
         cmocka_unit_test(test_planned_equals_measured_with_adapters),
+        cmocka_unit_test(test_planned_equals_measured_as_kept),
         cmocka_unit_test(test_every_precision),
         cmocka_unit_test(test_arena_holds_every_step),
         cmocka_unit_test(test_arena_reports_unplanned),
