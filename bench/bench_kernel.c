@@ -293,7 +293,7 @@ static void elementwise(const bench *b, int64_t rows, int64_t width) {
 static void by_rows(const bench *b, int64_t rows, int64_t width) {
     const tl_kernels *k = b->table;
     tl_softmax_attr softmax = {1, false};
-    tl_norm_attr norm = {1e-5};
+    tl_norm_attr norm = {.epsilon = 1e-5};
     tl_loss_attr loss = {-100};
     printf("\nrows, %lld x %lld f32\n", (long long)rows, (long long)width);
     job j = {k->softmax, {.engine = b->engine, .n_in = 1, .n_out = 1, .attr = &softmax}};

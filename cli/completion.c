@@ -12,6 +12,7 @@ static const struct {
     {"color", "auto always never"},
     {"solve", "params tokens gpus mfu time"},
     {"by", "category module op line phase"},
+    {"at", "forward loss backward step peak"},
     {"schedule", "constant linear cosine wsd wsd-sqrt"},
     {"sampler", "random epochs"},
     {"lock-batches", "yes no"},

@@ -61,7 +61,7 @@ static void dtype_of(job *j, const tl_safetensors *file, const char *start) {
     for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
         const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
         if (strncmp(t->name, start, strlen(start)) == 0 && t->dtype != TL_DTYPE_COUNT && tl_dtype_is_float(t->dtype) &&
-            t->ndim > 1 && tl_dtype_bytes(t->dtype) > 1) {
+            t->ndim > 1 && tl_dtype_bytes(t->dtype) > 1 && !tl_weights_is_scale(t->name)) {
             j->dtype = t->dtype;
             return;
         }

@@ -70,7 +70,8 @@ static bool find_dtype(const tl_safetensors *file, tl_dtype *dtype) {
     for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
         const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
         bool named = strncmp(t->name, "model.", 6) == 0;
-        if (t->ndim < 2 || t->dtype == TL_DTYPE_COUNT || !tl_dtype_is_float(t->dtype) || (found && !named))
+        if (t->ndim < 2 || t->dtype == TL_DTYPE_COUNT || !tl_dtype_is_float(t->dtype) || tl_dtype_bytes(t->dtype) < 2 ||
+            tl_weights_is_scale(t->name) || (found && !named))
             continue;
         *dtype = t->dtype;
         found = true;

@@ -75,8 +75,24 @@ static void out_seconds(ledger *l) {
     tl_out(l->cli, " %-14s %17s %17s    %s\n", "step time", planned, tl_text_duration(m, measured), apart);
 }
 
-/* Equal in every step that was measured? */
+static const char *const moments[] = {"init", "load", "save"};
+enum { MOMENTS = sizeof moments / sizeof moments[0] };
+
+/* Of the moments beside the steps; false: this run did not have it, or its ledger is of before they were measured. */
+static bool has_moment(ledger *l, int i, char name[32]) {
+    snprintf(name, 32, "moments.%s", moments[i]);
+    return tl_run_file_has(l->file, name);
+}
+
+/* Equal in every step that was measured, and in the moments beside them? */
 static bool agrees(ledger *l) {
+    char name[32];
+    for (int i = 0; i < MOMENTS; i++)
+        if (has_moment(l, i, name)) {
+            pair moment = whole_pair(l, name);
+            if (moment.planned != moment.measured)
+                return false;
+        }
     pair peak = whole_pair(l, "peak_bytes"), flops = whole_pair(l, "flops_per_step");
     pair allocations = whole_pair(l, "allocations");
     return peak.planned == peak.measured && flops.planned == flops.measured &&
@@ -98,6 +114,9 @@ static int out_whole(ledger *l) {
         snprintf(label, sizeof label, "  %.30s", category);
         out_pair(l, label, whole_pair(l, name), "B");
     }
+    for (int i = 0; i < MOMENTS; i++)
+        if (has_moment(l, i, name))
+            out_pair(l, moments[i], whole_pair(l, name), "B");
     out_pair(l, "matmul FLOPs", whole_pair(l, "flops_per_step"), "");
     out_pair(l, "allocations", whole_pair(l, "allocations"), "");
     out_seconds(l);
@@ -205,6 +224,12 @@ static int out_json(ledger *l) {
         snprintf(name, sizeof name, "by_category.%.100s", category);
         json_pair(l, json, name, category);
     }
+    tl_json_end(json);
+    tl_json_key(json, "moments");
+    tl_json_object(json);
+    for (int i = 0; i < MOMENTS; i++)
+        if (has_moment(l, i, name))
+            json_pair(l, json, name, moments[i]);
     tl_json_end(json);
     double planned = real(l, "step_seconds.planned");
     tl_json_key(json, "step_seconds");

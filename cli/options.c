@@ -16,9 +16,9 @@ typedef enum tl_kind {
     KIND_RATE,
     KIND_REAL,
     KIND_CHOICE,
+    KIND_TEXT,
     KIND_FLAG,
-    KIND_WAY,
-    KIND_TEXT
+    KIND_WAY
 } tl_kind;
 
 static const char *const precisions[] = {"fp32", "bf16", "bf16-mixed", "fp16-mixed", "fp8-mixed", NULL};

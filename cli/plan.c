@@ -5,12 +5,16 @@
 #include "plan_account.h"
 #include "plan_infer.h"
 
-enum { OWN_CLIP, OWN_PROMPT, OWN_WEIGHTS };
+enum { OWN_CLIP, OWN_PROMPT, OWN_WEIGHTS, OWN_TIMELINE, OWN_AT };
 
 static const struct argp_option own_options[] = {
     {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
     {"prompt", TL_OWN(OWN_PROMPT), "N", 0, "With --infer: tokens of the prompt (default: half of --seq)", 5},
     {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "With --infer: f32, bf16 (default) or int8", 5},
+    {"timeline", TL_OWN(OWN_TIMELINE), NULL, 0, "Memory over the step instead: a curve, its phases, who holds the peak",
+     5},
+    {"at", TL_OWN(OWN_AT), "PHASE", 0, "With --timeline: who holds what at the most of forward, loss, backward or step",
+     5},
     {0},
 };
 
@@ -55,6 +59,8 @@ static int make(const tl_cli *cli, tl_account *a) {
 }
 
 static int print(const tl_cli *cli, const tl_account *a) {
+    if (a->timeline && (cli->format == TL_FORMAT_MD || cli->format == TL_FORMAT_CSV))
+        return tl_timeline_table(cli, a);
     switch (cli->format) {
     case TL_FORMAT_JSON:
         return tl_account_json(cli, a);
@@ -67,7 +73,33 @@ static int print(const tl_cli *cli, const tl_account *a) {
     return tl_account_page(cli, a);
 }
 
+static int print_timeline(const tl_cli *cli, tl_account *a) {
+    tl_plan_timeline timeline;
+    tl_error error = {TL_OK, ""};
+    if (tl_plan_timeline_make(&a->request.options, TL_TIMELINE_POINTS, &timeline, &error) != TL_OK)
+        return tl_failed(cli, &error);
+    a->timeline = &timeline;
+    int status = print(cli, a);
+    a->timeline = NULL;
+    tl_plan_timeline_free(&timeline);
+    return status;
+}
+
+static int check_timeline(const tl_cli *cli, tl_account *a) {
+    a->at = TL_PHASE_ALL;
+    if (!cli->own[OWN_AT])
+        return TL_EXIT_OK;
+    if (!cli->own[OWN_TIMELINE])
+        return tl_usage(cli, "--at is of --timeline; the account itself is of the peak");
+    return tl_timeline_phase(cli->own[OWN_AT], &a->at)
+               ? TL_EXIT_OK
+               : tl_usage(cli, "--at \"%.40s\": it is forward, loss, backward, step or peak", cli->own[OWN_AT]);
+}
+
 static int run(tl_cli *cli) {
+    if (tl_given(cli, TL_OPTION_INFER) && (cli->own[OWN_TIMELINE] || cli->own[OWN_AT]))
+        return tl_usage(cli, "--%s is of a training step; it changes nothing about serving",
+                        cli->own[OWN_TIMELINE] ? "timeline" : "at");
     if (tl_given(cli, TL_OPTION_INFER))
         return cli->own[OWN_CLIP] ? tl_usage(cli, "--clip changes nothing about serving")
                                   : tl_plan_infer(cli, cli->own[OWN_PROMPT], cli->own[OWN_WEIGHTS]);
@@ -88,11 +120,13 @@ static int run(tl_cli *cli) {
     if (status == TL_EXIT_OK)
         status = check_layout(cli, &a->request);
     if (status == TL_EXIT_OK)
+        status = check_timeline(cli, a);
+    if (status == TL_EXIT_OK)
         status = make(cli, a);
     if (status == TL_EXIT_OK) {
         tl_request_peak_hint(cli, &a->request);
         tl_request_text(cli, &a->request, "plan", a->model, a->command, sizeof a->command);
-        status = print(cli, a);
+        status = cli->own[OWN_TIMELINE] ? print_timeline(cli, a) : print(cli, a);
     }
     if (status == TL_EXIT_OK && tl_account_exceeds(a))
         status = TL_EXIT_VIOLATED;
@@ -111,6 +145,7 @@ const tl_verb tl_verb_plan = {
                "with what would make it fit, and the exit status is 3.\n\n"
                "  tally plan gpt2 -g A100-80G --micro-batch 8\n"
                "  tally plan llama-3-8b -g 8xH100 --seq 8192 -t 1T --mfu 0.4\n"
+               "  tally plan gpt2 --timeline --at backward\n"
                "  tally plan llama-3-70b -g A100-80G --qlora 16 --lora-targets all-linear\n"
                "  tally plan llama-3-8b --infer -g H100 --seq 8192 --prompt 2048\n"
                "  tally plan ./config.json            (on this machine)",

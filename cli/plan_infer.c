@@ -261,8 +261,10 @@ static int print_page(const serving *s) {
     out_part(s, "decode", what, &s->decode);
     if (s->decode.seconds > 0)
         tl_out_item(cli, "speed", "at most %s tokens/s, one text", tl_text_count(1 / s->decode.seconds, a));
-    tl_out_item(cli, "peaks", "init %s, prefill %s, decode %s",
+    char load[TL_TEXT];
+    tl_out_item(cli, "peaks", "init %s, load %s, prefill %s, decode %s",
                 tl_text_bytes((double)p->init_peak_bytes, cli->units, a),
+                tl_text_bytes((double)p->load_peak_bytes, cli->units, load),
                 tl_text_bytes((double)s->prefill.peak_bytes, cli->units, b),
                 tl_text_bytes((double)s->decode.peak_bytes, cli->units, c));
     tl_notes_out(cli, "assumed", &s->request.defaults);

@@ -106,16 +106,16 @@ static void put_flops(tl_json *json, const tl_account *a) {
     tl_json_end(json);
 }
 
-static void put_top(tl_json *json, const tl_plan *p) {
+void tl_account_top_json(tl_json *json, const tl_plan_holder *top, int count) {
     tl_json_key(json, "top");
     tl_json_array(json);
-    for (int i = 0; i < p->n_top; i++) {
+    for (int i = 0; i < count; i++) {
         tl_json_object(json);
-        tl_json_put_string(json, "module", p->top[i].module);
-        tl_json_put_string(json, "op", p->top[i].op);
-        tl_json_put_string(json, "category", tl_category_name(p->top[i].category));
-        tl_json_put_integer(json, "bytes", p->top[i].bytes);
-        tl_json_put_integer(json, "count", p->top[i].count);
+        tl_json_put_string(json, "module", top[i].module);
+        tl_json_put_string(json, "op", top[i].op);
+        tl_json_put_string(json, "category", tl_category_name(top[i].category));
+        tl_json_put_integer(json, "bytes", top[i].bytes);
+        tl_json_put_integer(json, "count", top[i].count);
         tl_json_end(json);
     }
     tl_json_end(json);
@@ -131,20 +131,28 @@ static void put_memory(tl_json *json, const tl_account *a) {
         tl_json_put_integer(json, "usable_bytes", p->usable_bytes);
         tl_json_put_boolean(json, "fits", p->fits);
     }
-    tl_json_put_integer(json, "peak_bytes", p->peak.bytes);
-    tl_json_put_string(json, "peak_phase", tl_phase_name(p->peak.phase));
-    tl_json_put_string(json, "peak_module", p->peak.module);
-    tl_json_put_string(json, "peak_op", p->peak.op);
-    tl_json_put_string(json, "peak_site", p->peak.site);
+    const tl_plan_peak *largest = tl_plan_largest_moment(p);
+    tl_json_put_integer(json, "peak_bytes", largest->bytes);
+    tl_json_put_string(json, "peak_phase", tl_phase_name(largest->phase));
+    tl_json_put_string(json, "peak_module", largest->module);
+    tl_json_put_string(json, "peak_op", largest->op);
+    tl_json_put_string(json, "peak_site", largest->site);
     tl_json_put_string(json, "runner_up_phase", tl_phase_name(p->runner_up));
     tl_json_put_integer(json, "arena_bytes", p->arena_bytes);
-    put_categories(json, "by_category", p->peak.by_category);
+    put_categories(json, "by_category", largest->by_category);
     put_categories(json, "high_by_category", p->high);
     tl_json_key(json, "by_phase");
     tl_json_object(json);
     tl_json_put_integer(json, tl_phase_name(TL_PHASE_INIT), p->init.bytes);
     for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP; phase++)
         tl_json_put_integer(json, tl_phase_name((tl_phase)phase), p->step[phase].bytes);
+    tl_json_end(json);
+    tl_json_key(json, "moments");
+    tl_json_object(json);
+    tl_json_put_integer(json, "init", p->init.bytes);
+    tl_json_put_integer(json, "load", p->load.bytes);
+    tl_json_put_integer(json, "step", p->peak.bytes);
+    tl_json_put_integer(json, "save", p->save.bytes);
     tl_json_end(json);
     tl_json_key(json, "outside");
     tl_json_object(json);
@@ -162,7 +170,7 @@ static void put_memory(tl_json *json, const tl_account *a) {
     if (p->max_micro_batch >= 0)
         tl_json_put_integer(json, "max_micro_batch", p->max_micro_batch);
     tl_json_put_integer(json, "allocations_per_step", p->allocations);
-    put_top(json, p);
+    tl_account_top_json(json, p->top, p->n_top);
     tl_json_end(json);
 }
 
@@ -301,5 +309,9 @@ int tl_account_json(const tl_cli *cli, const tl_account *a) {
     put_suggestions(json, a);
     put_notes(json, a);
     tl_json_put_string(json, "command", a->command);
+    if (a->timeline && tl_timeline_json(cli, json, a) != TL_EXIT_OK) {
+        tl_json_free(json);
+        return TL_EXIT_FAILED;
+    }
     return tl_cli_json_close(cli, json);
 }

@@ -42,12 +42,16 @@ static void out_answer(const tl_cli *cli, const tl_account *a) {
 static void out_model(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
     const tl_plan_options *o = &a->request.options;
-    char count[TL_TEXT], more[TL_TEXT], seq[TL_TEXT + 16] = "", recompute[64] = "", kind[32];
+    char count[TL_TEXT], more[TL_TEXT], part[TL_TEXT], seq[TL_TEXT + 16] = "", recompute[64] = "", kind[32];
+    char active[TL_TEXT + 32] = "";
+    if (p->parameters.active != p->parameters.unique)
+        snprintf(active, sizeof active, "; a token passes %s", u128_grouped((tl_u128)p->parameters.active, part));
     if (o->recompute.kind != TL_RECOMPUTE_NONE)
         snprintf(recompute, sizeof recompute, ", recompute %s", tl_recompute_text(o->recompute, kind, sizeof kind));
-    tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s", o->model.name,
+    tl_out_item(cli, "model", "%s: %s parameters, %s of them non-embedding%s%s", o->model.name,
                 u128_grouped((tl_u128)p->parameters.unique, count),
-                u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "");
+                u128_grouped((tl_u128)p->parameters.non_embedding, more), o->model.tied ? " (tied, counted once)" : "",
+                active);
     if (o->lora.rank > 0)
         tl_out_item(cli, "adapters",
                     "rank %lld, alpha %g on %s in %lld layers: %s parameters are trained (%.2g %%); base %s",
@@ -76,22 +80,29 @@ static void out_peak(const tl_cli *cli, const tl_account *a) {
                 p->peak.module[0] ? p->peak.module : "no module", p->peak.op, p->peak.site[0] ? " (" : "", p->peak.site,
                 p->peak.site[0] ? ")" : "", tl_phase_name(p->runner_up),
                 bytes_text(cli, p->step[p->runner_up].bytes, runner));
+    const tl_plan_peak *largest = tl_plan_largest_moment(p);
+    if (largest != &p->peak)
+        tl_out_item(cli, "most", "%s holds more than any step: %s", tl_phase_name(largest->phase),
+                    bytes_text(cli, largest->bytes, runner));
 }
 
 static void out_phases(const tl_cli *cli, const tl_plan *p) {
-    char text[512], size[TL_TEXT];
-    int n = snprintf(text, sizeof text, "init %s", bytes_text(cli, p->init.bytes, size));
-    for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP && n > 0 && n < (int)sizeof text; phase++)
-        n += snprintf(text + n, sizeof text - (size_t)n, " | %s %s", tl_phase_name((tl_phase)phase),
+    char text[512], size[TL_TEXT], load[TL_TEXT], step[TL_TEXT], save[TL_TEXT];
+    int n = 0;
+    for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP && n >= 0 && n < (int)sizeof text; phase++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%s %s", n ? " | " : "", tl_phase_name((tl_phase)phase),
                       bytes_text(cli, p->step[phase].bytes, size));
     tl_out_item(cli, "phases", "%s", text);
+    tl_out_item(cli, "moments", "init %s | load %s | step %s | save %s", bytes_text(cli, p->init.bytes, size),
+                bytes_text(cli, p->load.bytes, load), bytes_text(cli, p->peak.bytes, step),
+                bytes_text(cli, p->save.bytes, save));
     bytes_text(cli, p->arena_bytes, size);
     char over[TL_TEXT];
     tl_out_item(cli, "arena", "%s: the peak and %s of alignment and fragmentation; %lld allocations a step", size,
                 bytes_text(cli, p->arena_bytes - p->peak.bytes, over), (long long)p->allocations);
 }
 
-static void out_top(const tl_cli *cli, const tl_plan *p) {
+void tl_account_top(const tl_cli *cli, const tl_plan_holder *top, int count, int64_t whole) {
     static const tl_column columns[] = {
         {"bytes", "size", true, false, false},    {"share", "share", true, false, false},
         {"count", "tensors", true, false, false}, {"module", "held by", false, false, false},
@@ -99,9 +110,9 @@ static void out_top(const tl_cli *cli, const tl_plan *p) {
     };
     char text[TL_TEXT];
     tl_grid *grid = tl_grid_new(columns, 6);
-    for (int i = 0; i < p->n_top && i < 6; i++) {
-        const tl_plan_holder *h = &p->top[i];
-        double share = (double)h->bytes / (double)p->peak.bytes;
+    for (int i = 0; i < count && i < 6; i++) {
+        const tl_plan_holder *h = &top[i];
+        double share = (double)h->bytes / (double)whole;
         tl_grid_integer(grid, h->bytes, bytes_text(cli, h->bytes, text));
         snprintf(text, sizeof text, "%.1f %%", share * 100);
         tl_grid_real(grid, share, text);
@@ -265,6 +276,8 @@ int tl_account_page(const tl_cli *cli, const tl_account *a) {
     const tl_notes none = {.n = 0};
     char text[TL_TEXT];
     out_answer(cli, a);
+    if (a->timeline)
+        return tl_timeline_page(cli, a);
     if (tl_account_exceeds(a)) {
         out_missing(cli, a);
         tl_advice_out(cli, p, &a->advice);
@@ -274,7 +287,7 @@ int tl_account_page(const tl_cli *cli, const tl_account *a) {
     tl_out(cli, "\n");
     int status = tl_account_table(cli, a);
     tl_out(cli, "\n");
-    out_top(cli, p);
+    tl_account_top(cli, p->top, p->n_top, p->peak.bytes);
     tl_out(cli, "\n");
     out_phases(cli, p);
     if (p->max_micro_batch > 0)

@@ -409,6 +409,7 @@ static int read_sizes(tl_train *t) {
     t->threads = (int)threads;
     t->plan.threads = (int)threads;
     t->plan.devices = (tl_devices){.count = 1, .here = true};
+    t->plan.weights = t->texts[TL_SET_WEIGHTS][0] != '\0';
     t->plan.every_micro_batch = true; /* the arena follows each of them */
     return TL_EXIT_OK;
 }

@@ -149,8 +149,8 @@ tl_status tl_train_save(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, con
 /* The latest whole one, saying what was passed over; none: *start stays 0. t->steps is the schedule's. */
 tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_t *start, uint64_t *position,
                            tl_error *error);
-/* The weights of --weights into a net that was just made. */
-tl_status tl_train_load_weights(const tl_train *t, tl_trainer *trainer, tl_error *error);
+/* The weights of --weights into a net that was just made, and the optimizer's copies of them. */
+tl_status tl_train_load_weights(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, tl_error *error);
 /* The validation loss of the checkpoint that `best` names; infinite where there is none. */
 double tl_train_best(const tl_train *t);
 
@@ -180,6 +180,8 @@ typedef struct tl_measured {
     int64_t allocations, unplanned_bytes, steps, steps_that_differ;
     tl_u128 flops;
     double step_seconds;
+    /* Peaks of the moments beside the steps; 0: there was none in this run. weights: of --weights, which is no checkpoint. */
+    int64_t init_bytes, load_bytes, weights_bytes, save_bytes;
 } tl_measured;
 tl_status tl_train_write_ledger(const tl_train *t, const tl_plan *plan, const tl_account *account,
                                 const tl_measured *measured, tl_error *error);

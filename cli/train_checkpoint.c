@@ -131,12 +131,14 @@ double tl_train_best(const tl_train *t) {
     return loss;
 }
 
-tl_status tl_train_load_weights(const tl_train *t, tl_trainer *trainer, tl_error *error) {
+tl_status tl_train_load_weights(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer, tl_error *error) {
     tl_weights_report report;
     char bytes[TL_TEXT];
     const tl_status status = tl_weights_load(t->texts[TL_SET_WEIGHTS], tl_trainer_net(trainer), &report, error);
     if (status != TL_OK)
         return status;
+    if (tl_optimizer_refresh(tl_trainer_optimizer(trainer)) != TL_OK)
+        return tl_fail(error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
     tl_note(t->cli, "%s: %lld tensors, %s%s%s", t->texts[TL_SET_WEIGHTS], (long long)report.tensors,
             tl_text_bytes((double)report.bytes, t->cli->units, bytes), report.note[0] ? "; " : "", report.note);
     return TL_OK;

@@ -121,6 +121,13 @@ void tl_train_put_plan(tl_json *json, const tl_train *t, const tl_plan *p) {
     tl_json_put_integer(json, "evaluation_bytes", t->examine_bytes);
     tl_json_put_integer(json, "allocations", p->allocations);
     put_categories(json, p->peak.by_category);
+    tl_json_key(json, "moments");
+    tl_json_object(json);
+    tl_json_put_integer(json, "init", p->init.bytes);
+    tl_json_put_integer(json, "load", t->plan.weights ? p->weights.bytes : p->load.bytes);
+    tl_json_put_integer(json, "step", p->peak.bytes);
+    tl_json_put_integer(json, "save", p->save.bytes);
+    tl_json_end(json);
     tl_json_end(json);
     tl_json_key(json, "time");
     tl_json_object(json);

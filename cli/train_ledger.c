@@ -137,6 +137,20 @@ static void put_peak(tl_json *json, const tl_plan *plan, const tl_measured *m) {
     tl_json_put_integer(json, "planned_work_bytes", planned[TL_WORK]);
 }
 
+/* Beside the steps; one that this run did not have is planned alone, and is left out. */
+static void put_moments(tl_json *json, const tl_plan *plan, const tl_measured *m) {
+    tl_json_key(json, "moments");
+    tl_json_object(json);
+    put_pair(json, "init", plan->init.bytes, m->init_bytes);
+    if (m->load_bytes)
+        put_pair(json, "load", plan->load.bytes, m->load_bytes);
+    else if (m->weights_bytes)
+        put_pair(json, "load", plan->weights.bytes, m->weights_bytes);
+    if (m->save_bytes)
+        put_pair(json, "save", plan->save.bytes, m->save_bytes);
+    tl_json_end(json);
+}
+
 tl_status tl_train_write_ledger(const tl_train *t, const tl_plan *plan, const tl_account *a, const tl_measured *m,
                                 tl_error *error) {
     tl_json *json = tl_json_new(NULL, 1);
@@ -152,6 +166,7 @@ tl_status tl_train_write_ledger(const tl_train *t, const tl_plan *plan, const tl
     tl_json_put_integer(json, "steps_measured", m->steps);
     tl_json_put_integer(json, "steps_that_differ", m->steps_that_differ);
     put_peak(json, plan, m);
+    put_moments(json, plan, m);
     tl_json_key(json, "flops_per_step");
     tl_json_object(json);
     tl_json_put_unsigned(json, "planned", plan->hardware_per_step);

@@ -111,7 +111,7 @@ tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_mo
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has %s: it is planned (`tally plan'), and not trained",
                        model->name, model->not_computed);
     if (model->family == TL_FAMILY_CRUNCHER)
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; gpt2 and llama models are trained here",
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no vocabulary; models of words are trained here",
                        model->name);
     if (model->family == TL_FAMILY_LLAMA && !model->gated)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has an ungated MLP, which no config.json can say", model->name);

@@ -93,7 +93,10 @@ static void measure_machine(run *r) {
 }
 
 /* The arena stays where it is while the net is examined between steps. */
-static int64_t needed(const run *r) { return r->plan.arena_bytes + r->t->examine_bytes; }
+static int64_t needed(const run *r) {
+    const int64_t stepping = r->plan.arena_bytes + r->t->examine_bytes, most = tl_plan_needs(&r->plan);
+    return stepping > most ? stepping : most;
+}
 
 static void out_examination(const run *r) {
     char text[TL_TEXT];
@@ -294,6 +297,14 @@ static void book_step(run *r, double seconds, int64_t unplanned, bool skipped) {
     m->step_seconds = r->measured_seconds / (double)m->steps;
 }
 
+/* The most since the moment began; the next begins. */
+static int64_t end_moment(run *r) {
+    tl_reading reading;
+    tl_meter_read(r->meter, &reading);
+    tl_meter_step_begin(r->meter);
+    return reading.peak_bytes;
+}
+
 /* ---- the run ---- */
 
 static tl_status start(run *r) {
@@ -317,12 +328,22 @@ static tl_status start(run *r) {
     tl_train_options options_of_run = r->planned.train;
     options_of_run.init = t->init;
     r->trainer = tl_trainer_new(r->ctx, &t->model, &options_of_run);
+    r->measured.init_bytes = end_moment(r);
     return r->trainer ? TL_OK : context_failed(r, r->ctx);
 }
 
 static tl_status restore(run *r, uint64_t *position) {
     tl_status status = tl_train_restore(r->t, r->ctx, r->trainer, &r->start, position, &r->error);
+    const int64_t most = end_moment(r);
     r->best = tl_train_best(r->t);
+    if (r->start > 0)
+        r->measured.load_bytes = most;
+    return status;
+}
+
+static tl_status load_weights(run *r) {
+    const tl_status status = tl_train_load_weights(r->t, r->ctx, r->trainer, &r->error);
+    r->measured.weights_bytes = end_moment(r);
     return status;
 }
 
@@ -335,7 +356,12 @@ static tl_status save(run *r) {
                            .loss = r->line.loss,
                            .has_validation_loss = t->has_validation_loss && r->examined == r->line.step,
                            .validation_loss = t->validation_loss};
+    r->data[0] = r->data[1] = NULL; /* the step's batches are gone */
+    (void)end_moment(r);
     const tl_status status = tl_train_save(t, r->ctx, r->trainer, &state, &r->error);
+    const int64_t most = end_moment(r);
+    if (most > r->measured.save_bytes)
+        r->measured.save_bytes = most;
     if (status == TL_OK && state.has_validation_loss && state.validation_loss < r->best)
         r->best = state.validation_loss;
     return status;
@@ -547,8 +573,17 @@ static tl_status finish_training(run *r) {
     }
     tl_progress_end(&r->progress);
     if (trained) {
-        status = write_account(r);
-        status = status == TL_OK ? save(r) : status;
+        if (r->measured.steps > 0)
+            read_account(r); /* before anything else runs */
+        status = save(r);    /* first, so that no failure of what follows can lose it; and a moment of the account */
+        tl_error failure = {TL_OK, ""};
+        if (status != TL_OK)
+            failure = r->error;
+        const tl_status written = write_account(r);
+        if (status != TL_OK)
+            r->error = failure;
+        else
+            status = written;
     }
     if (status == TL_OK && !stopped)
         status = examine_at_end(r);
@@ -674,7 +709,7 @@ static int execute(run *r) {
     if (status != TL_EXIT_OK || t->dry_run)
         return status == TL_EXIT_OK ? report_plan(r) : status;
     if (start(r) != TL_OK || (t->resume && restore(r, &position) != TL_OK) ||
-        (r->start == 0 && t->texts[TL_SET_WEIGHTS][0] && tl_train_load_weights(t, r->trainer, &r->error) != TL_OK) ||
+        (r->start == 0 && t->texts[TL_SET_WEIGHTS][0] && load_weights(r) != TL_OK) ||
         t->task->start(t, r->ctx, r->trainer, position, &r->error) != TL_OK ||
         tl_train_write_start(t, &r->plan, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);

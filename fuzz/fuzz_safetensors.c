@@ -1,9 +1,11 @@
 /* Any bytes at all as a safetensors file, or, by the first byte, as the index of a model in several files: refused with a
  * message, or read; never a crash, a hang or a large allocation. What is accepted must be consistent: ranges that tile the
  * file, and names that are found again. Two of three inputs get their first 8 bytes from their own length, so that the
- * header is reached. */
+ * header is reached. One of eight is also loaded as the weights of a small mixture of experts, with latent attention. */
 #include "config/tensor_header.h"
-#include "tally/safetensors.h"
+#include "tally/config.h"
+#include "tally/cpu.h"
+#include "tally/weights.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +45,37 @@ static void check_file(const tl_safetensors *f) {
             abort();
 }
 
+static tl_net *small_net(void) {
+    static const char config[] =
+        "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 1, \"hidden_size\": 4, \"num_attention_heads\": 1, "
+        "\"num_key_value_heads\": 1, \"intermediate_size\": 4, \"moe_intermediate_size\": 2, \"vocab_size\": 3, "
+        "\"max_position_embeddings\": 8, \"q_lora_rank\": null, \"kv_lora_rank\": 2, \"qk_nope_head_dim\": 2, "
+        "\"qk_rope_head_dim\": 2, \"v_head_dim\": 2, \"n_routed_experts\": 2, \"num_experts_per_tok\": 1, "
+        "\"n_shared_experts\": 1, \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 0, "
+        "\"tie_word_embeddings\": true}";
+    static tl_net *net;
+    tl_error error = {TL_OK, ""};
+    tl_model model;
+    if (net)
+        return net;
+    if (tl_config_parse(config, sizeof config - 1, "config.json", &model, &error) != TL_OK)
+        abort();
+    tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.kernels = tl_kernels_portable(), .threads = 1}, &error);
+    net = ctx ? tl_net_new(ctx, &model, TL_F32) : NULL;
+    if (!net)
+        abort();
+    return net;
+}
+
+static void load(const char *path) {
+    tl_error error = {TL_OK, ""};
+    tl_weights_report report;
+    if (tl_weights_load(path, small_net(), &report, &error) != TL_OK)
+        check_message(&error);
+    else if (report.tensors == 0)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static unsigned char bytes[1 << 16];
     char path[64];
@@ -80,6 +113,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     else
         check_message(&error);
     tl_safetensors_close(f);
+    if (f && kind % 8 == 6)
+        load(path);
     close(file);
     return 0;
 }

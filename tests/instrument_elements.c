@@ -245,6 +245,28 @@ static formula update_formula(entry e, const void *attr) {
     }
 }
 
+/* Of what operations are composed from elsewhere (tally/ops_choices.h). False: not listed. */
+static bool formula_of_parts(entry e, const tl_kcall *call, formula *f) {
+    switch (e) {
+    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
+    case ENTRY_multiply_add:
+        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
+        return true;
+    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
+        f->special = 1;
+        return true;
+    case ENTRY_power_backward_base:
+        *f = (formula){.element = 3, .special = 1};
+        return true;
+    case ENTRY_neg:
+    case ENTRY_sqrt:
+        f->element = 1;
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Of kernels that go element by element. False: not listed. */
 static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     *f = (formula){0};
@@ -318,20 +340,6 @@ static bool formula_of_each(entry e, const tl_kcall *call, formula *f) {
     /* a·σ(αa)·b: αa, 1 +, 1 ÷, ·a, ·b. Backward: αa, σ 3, 1 − σ 1, da 5, db 2. Shazeer 2020 */
     case ENTRY_swiglu:
         *f = (formula){.element = 5, .special = 1};
-        return true;
-    /* keep·into unless keep is 1; value·x, +; x·y or x/y */
-    case ENTRY_multiply_add:
-        f->element = (((const tl_multiply_add_attr *)call->attr)->keep != 1) + 2 + (call->n_in > 2);
-        return true;
-    case ENTRY_power: /* one pow; its slope: n − 1, ·n, ·g and one pow */
-        f->special = 1;
-        return true;
-    case ENTRY_power_backward_base:
-        *f = (formula){.element = 3, .special = 1};
-        return true;
-    case ENTRY_neg:
-    case ENTRY_sqrt:
-        f->element = 1;
         return true;
     case ENTRY_swiglu_backward:
         *f = (formula){.element = 11, .special = 1};
@@ -434,7 +442,7 @@ static bool count_flash(entry e, const tl_kcall *call) {
         now.special += (tl_u128)(flash_pairs(call) * (1 + (o->softcap != 0)) + rows * (1 + o->has_sinks));
         return true;
     }
-    bool d = call->out[0].data || call->out[1].data, v = call->out[2].data, s = call->out[3].data;
+    bool d = o->wanted & (TL_FLASH_DQ | TL_FLASH_DK), v = o->wanted & TL_FLASH_DV, s = o->wanted & TL_FLASH_DSINKS;
     pair += 1 + (d ? 3 : 0) + (d && o->softcap != 0 ? 3 : 0) + (o->dropout.a > 0 ? d + v : 0);
     if (d || v) {
         now.arithmetic += (tl_u128)(flash_pairs(call) * pair);
@@ -473,7 +481,8 @@ static bool formula_of_experts(entry e, const tl_kcall *call, formula *f) {
 }
 
 static bool formula_of(entry e, const tl_kcall *call, formula *f) {
-    return formula_of_each(e, call, f) || formula_of_rows(e, call, f) || formula_of_experts(e, call, f);
+    return formula_of_each(e, call, f) || formula_of_parts(e, call, f) || formula_of_rows(e, call, f) ||
+           formula_of_experts(e, call, f);
 }
 
 static void count_operations(entry e, const tl_kcall *call) {

@@ -16,9 +16,10 @@
 #include "small_models.h"
 #include "tally/account.h"
 #include "tally/cpu.h"
+#include "tally/explain.h"
 #include "tally/grad.h"
 #include "tally/ops.h"
-#include "tally/train.h"
+#include "tally/plan.h"
 
 static void choose(const char *text, tl_choices *choices) {
     char list[240], *at = list, *one, *rest = NULL;
@@ -157,10 +158,10 @@ static const char *const alone[] = {"norm=composed",
                                     "loss=full-fp32",
                                     "loss=chunked:1",
                                     "loss=chunked:5",
-                                    "loss=chunked:20",
+                                    "loss=chunked:24",
                                     "loss=fused:1",
                                     "loss=fused:7",
-                                    "loss=fused:19",
+                                    "loss=fused:24",
                                     "repeat-kv=on",
                                     "attention-copies=on",
                                     "mask-tensor=on",
@@ -624,6 +625,39 @@ static void test_bytes_of_losses(void **state) {
     assert_int_equal(live[3] - live[0], 2 * rows * V - 4 * rows + 4); /* log softmax in f32; no log-sum-exp; the loss */
 }
 
+/* A formula is compared with the ledger where it is made: that it is made is the test. */
+static void test_formulas_hold(void **state) {
+    (void)state;
+    static const tl_recompute again[] = {{TL_RECOMPUTE_NONE, 0}, {TL_RECOMPUTE_SELECTIVE, 0}, {TL_RECOMPUTE_FULL, 0}};
+    static const char *const more[] = {"grads=f32", "update=tensor", "update=foreach", "update-in-backward=on",
+                                       TOGETHER};
+    enum { ALONE = sizeof alone / sizeof alone[0], MORE = sizeof more / sizeof more[0] };
+    for (int i = 0; i < ALONE + MORE; i++)
+        for (size_t r = 0; r < 3; r++) {
+            tl_plan_options o = {
+                .micro_batch = 2, .seq = 16, .precision = TL_PRECISION_BF16_MIXED, .recompute = again[r]};
+            tl_plan_run plan;
+            tl_explain_sum sum;
+            tl_error error = {0};
+            o.model = i % 2 ? small_llama() : gpt2_with_dropout();
+            o.model.layers = 5;
+            o.devices.count = 1;
+            o.optimizer = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+            choose(i < ALONE ? alone[i] : more[i - ALONE], &o.choices);
+            if (tl_plan_run_make(&o, true, &plan, &error) != TL_OK)
+                fail_msg("%s", error.message);
+            for (int which = TL_EXPLAIN_MATMUL; which <= TL_EXPLAIN_SPECIAL; which++) {
+                if (tl_explain_flops(&plan, TL_PHASE_ALL, (tl_explain_count)which, &sum, &error) != TL_OK)
+                    fail_msg("%d: %s", i, error.message);
+                tl_explain_free(&sum);
+            }
+            if (tl_explain_memory(&plan, TL_PHASE_ALL, &sum, &error) != TL_OK)
+                fail_msg("%d: %s", i, error.message);
+            tl_explain_free(&sum);
+            tl_plan_run_free(&plan);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_loss_and_gradients),
@@ -635,6 +669,7 @@ int main(void) {
         cmocka_unit_test(test_temporaries_of_updates),
         cmocka_unit_test(test_terms_of_korthikanti),
         cmocka_unit_test(test_bytes_of_losses),
+        cmocka_unit_test(test_formulas_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

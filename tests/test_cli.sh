@@ -158,6 +158,21 @@ gives "models: a list" 0 "llama-3-70b" models
 gives_json "models: JSON" '"name":"gpt2","family":"gpt2"' models
 gives "models: one, with sources" 0 "1,600     width" models gpt2-xl
 refuses "models: unknown, the nearest" "gpt2-xl" models gpt2-xll
+# Qwen3-30B-A3B: 30,532,122,624 in its safetensors index, 3.3B active by its card
+gives "models: what a token passes" 0 "active     3,353,032,704 = 3.35 B" models qwen3-30b-a3b
+gives "models: sizes of experts" 0 "Fe         768" models Qwen/Qwen3-30B-A3B
+gives "models: layers of a kind" 0 "a window of 512 in 22 of 26 layers" models gemma-3-1b
+gives "models: norms" 0 "RMSNorm times 1 + weight, before and after attention and MLP" models gemma-2-2b
+gives "models: what is not computed" 0 "rope_scaling of type longrope changes results, not the account" models phi-3.5-mini
+gives_json "models: JSON of a mixture" '"parameters":46702792704,"parameters_active":12879925248' models mixtral-8x7b
+gives_json "models: JSON describes the block" '"place":"around","qk_norm":"head","positions":"rotary"' models gemma-3-1b
+printf '{"model_type":"gemma4","text_config":{"model_type":"gemma4_text","use_double_wide_mlp":true}}' >"$work/gemma4.json"
+run inspect "$work/gemma4.json"
+[ $? -eq 1 ] && grep -qF "MLPs of two widths" "$work/err" && [ ! -s "$work/out" ]
+passed_or "inspect: a family that cannot be planned says why" $?
+printf '{"model_type":"opt","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"ffn_dim":16,"vocab_size":10}' >"$work/opt.json"
+gives "inspect: a family's own names" 0 "(ffn_dim)" inspect "$work/opt.json"
+gives "plan: what a token passes" 3 "a token passes 3,353,032,704" plan qwen3-30b-a3b -g H100 --seq 1024
 gives "version" 0 "tally 0.1.0" version
 gives "version: as everyone tries" 0 "tally 0.1.0" --version
 gives_json "version: JSON" '"version":"0.1.0"' version

@@ -47,3 +47,38 @@ said 'a folder without weights: exit 2' $?
 run export "$work/gpt2" --out "$work/file"
 [ $? -eq 1 ] && err 'cannot'
 said 'a file in the place of the folder: exit 1' $?
+
+# ---- other families: trained, written, read, continued ----
+
+sizes='"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "intermediate_size": 24, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 1e4'
+ids() { tr -d ' \n' <"$work/out" | sed -n 's/.*"ids":\[\([0-9,]*\)\].*/\1/p'; }
+family() { # NAME CONFIG TENSOR: a published tensor as inspect says it
+    mkdir "$work/$1-config"
+    printf '{"model_type": "%s", %s}\n' "$1" "$2" >"$work/$1-config/config.json"
+    run train sums --out "$work/$1" --model "$work/$1-config/config.json" --micro-batch 4 --threads 1 --steps 2
+    said "$1: trained from its config.json" $?
+    run export "$work/$1" --out "$work/$1-shards" --shard-size 9kB
+    [ $? -eq 0 ] && [ -s "$work/$1-shards/model.safetensors.index.json" ]
+    said "$1: written in shards" $?
+    run inspect "$work/$1-shards" --all
+    [ $? -eq 0 ] && has "$3"
+    said "$1: under the published names" $?
+    run export "$work/$1-shards" --out "$work/$1-whole"
+    run export "$work/$1" --out "$work/$1-direct"
+    cmp -s "$work/$1-whole/model.safetensors" "$work/$1-direct/model.safetensors" && cmp -s "$work/$1-whole/config.json" "$work/$1-direct/config.json"
+    said "$1: read from shards, it is the run's own, byte for byte" $?
+    run --json sample "$work/$1" --ids 1,3,7 --tokens 6 --temperature 0
+    ids >"$work/of-run"
+    run --json sample "$work/$1-shards" --ids 1,3,7 --tokens 6 --temperature 0
+    ids >"$work/of-shards"
+    [ -s "$work/of-run" ] && cmp -s "$work/of-run" "$work/of-shards"
+    said "$1: the same tokens from run and folder" $?
+    run train sums --out "$work/$1-more" --model "$work/$1-shards/config.json" --weights "$work/$1-shards" --micro-batch 4 --threads 1 --steps 1
+    [ $? -eq 0 ] && err 'tensors,'
+    said "$1: trained on from there" $?
+    run eval "$work/$1-more"
+    said "$1: evaluated" $?
+}
+family mixtral "$sizes, \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"sliding_window\": null, \"tie_word_embeddings\": false" 'model.layers.1.block_sparse_moe.experts.3.w2.weight F32 [16, 24]'
+family gemma2 "$sizes, \"query_pre_attn_scalar\": 8, \"sliding_window\": 16, \"attn_logit_softcapping\": 50.0, \"final_logit_softcapping\": 30.0" 'model.layers.0.pre_feedforward_layernorm.weight F32 [16]'
+family bloom '"vocab_size": 40, "hidden_size": 16, "n_layer": 2, "n_head": 2' 'transformer.h.0.self_attention.query_key_value.weight F32 [48, 16]'

@@ -190,6 +190,17 @@ static void logits_through_a_cache(void **state) {
     }
 }
 
+static void choose(tl_choices *choices, const char *const *ways, int count) {
+    for (int i = 0; i < count && ways[i]; i++) {
+        char name[64];
+        tl_error error = {0};
+        size_t length = strcspn(ways[i], "=");
+        snprintf(name, sizeof name, "%.*s", (int)length, ways[i]);
+        if (tl_choice_set(choices, name, ways[i] + length + 1, &error) != TL_OK)
+            fail_msg("%s: %s", ways[i], error.message);
+    }
+}
+
 /* The same from the fixtures' config.json: what is read there is what is computed here. */
 static void logits_of_what_config_says(void **state) {
     (void)state;
@@ -225,6 +236,70 @@ static void logits_of_what_config_says(void **state) {
         computed++;
     }
     assert_true(computed >= 30);
+}
+
+/* However a model is run, it is the same model: each choice that changes the order of operations gives PyTorch's logits. */
+static void logits_with_choices(void **state) {
+    (void)state;
+    static const char *const ways[][4] = {
+        {"attention=flash", "norm=composed", "glu=fused", "rotary=tables"},
+        {"attention=math", "gelu=composed", "loss=full-fp32", NULL},
+        {"mask-tensor=on", "repeat-kv=on", "attention-copies=on", NULL},
+    };
+    int refused = 0, compared = 0;
+    for (int i = 0; i < family_model_count(); i++)
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            tl_ctx *ctx = new_ctx();
+            assert_non_null(ctx);
+            tl_scope_begin(ctx);
+            tl_model m = family_model(i);
+            const family_fixture *x = fixture_of(m.name);
+            tl_net *net = filled_net(ctx, i, TL_F64, x);
+            tl_choices choices = {0};
+            choose(&choices, ways[w], 4);
+            if (tl_net_choose(net, &choices) == TL_OK) {
+                compare(m.name, ways[w][0], ctx, tl_net_forward(net, tokens_of(ctx, 0, FAMILY_TOKENS)), 0,
+                        FAMILY_TOKENS, x->logits);
+                compared++;
+            } else {
+                assert_int_equal(tl_ctx_status(ctx), TL_ERR_UNSUPPORTED);
+                refused++;
+            }
+            tl_scope_end(ctx);
+            tl_net_free(net);
+            tl_ctx_free(ctx);
+        }
+    print_message("%d of %d families and ways to run them compared\n", compared, compared + refused);
+    assert_true(compared > 3 * refused);
+}
+
+/* With room for every token, places of a fixed number drop none: dropless and capacity are one function. */
+static void experts_with_room_for_all(void **state) {
+    (void)state;
+    int compared = 0;
+    for (int i = 0; i < family_model_count(); i++) {
+        tl_model m = family_model(i);
+        char factor[48];
+        const char *way[] = {factor};
+        if (m.experts == 0)
+            continue;
+        snprintf(factor, sizeof factor, "experts=capacity:%d", (int)m.experts); /* E·k·n/E ≥ n places each */
+        tl_ctx *ctx = new_ctx();
+        assert_non_null(ctx);
+        tl_scope_begin(ctx);
+        const family_fixture *x = fixture_of(m.name);
+        tl_net *net = filled_net(ctx, i, TL_F64, x);
+        tl_choices choices = {0};
+        choose(&choices, way, 1);
+        assert_int_equal(tl_net_choose(net, &choices), TL_OK);
+        compare(m.name, factor, ctx, tl_net_forward(net, tokens_of(ctx, 0, FAMILY_TOKENS)), 0, FAMILY_TOKENS,
+                x->logits);
+        tl_scope_end(ctx);
+        tl_net_free(net);
+        tl_ctx_free(ctx);
+        compared++;
+    }
+    assert_true(compared >= 10);
 }
 
 /* ---- int8 ---- */
@@ -288,6 +363,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_are_pytorchs_f64), cmocka_unit_test(logits_are_pytorchs_f32),
         cmocka_unit_test(logits_through_a_cache),  cmocka_unit_test(logits_of_what_config_says),
+        cmocka_unit_test(logits_with_choices),     cmocka_unit_test(experts_with_room_for_all),
         cmocka_unit_test(int8_is_rounded_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -192,7 +192,7 @@ static void linear_2048(tl_dtype dtype, bool step, int64_t live[3]) {
     tl_ctx *ctx = meta();
     tl_tensor *w = tl_keep(tl_empty(ctx, dtype, TL_SHAPE(ctx, DIM(SIZE), DIM(SIZE)), TL_PARAM));
     tl_tensor_require_grad(w, true);
-    tl_parameter list[] = {{"weight", w, true, false}};
+    tl_parameter list[] = {{.name = "weight", .tensor = w, .decay = true}};
     tl_optimizer_options o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
     tl_optimizer *adamw = tl_optimizer_new(ctx, list, 1, &o);
     live[0] = tl_ledger_live_total(ctx);

@@ -61,7 +61,7 @@ gives_json() { # NAME STATUS PATTERN ARGUMENT...: JSON of this schema that holds
 # ---- plan
 gives "plan: it fits" 0 "fits: needs" plan gpt2 -g H100
 gives "plan: parameters, every digit" 0 "124,439,808 parameters" plan gpt2 -g H100
-gives "plan: the moment of the peak" 0 "peak at backward, loss, cross_entropy_backward (src/nn/layers.c:" plan gpt2 -g H100
+gives "plan: the moment of the peak" 0 "peak at backward, loss, cross_entropy_backward (src/nn/loss.c:" plan gpt2 -g H100
 gives "plan: the runner-up" 0 "runner-up: " plan gpt2 -g H100
 gives "plan: both conventions" 0 "attention causal" plan gpt2 -g H100
 gives "plan: MFU with its peak, dtype, dense, and how attention counts" 0 \
@@ -130,7 +130,7 @@ refuses "plan: ZeRO by name" "--zero 3 is not done by \`plan'" plan gpt2 --zero 
 refuses "plan: tensor parallel by name" "--tp 2 is not done" plan gpt2 --tp 2
 refuses "plan: dp is the devices" "plain data parallel" plan gpt2 -g 8xH100 --dp 4
 gives "plan: dp that is the devices" 0 "8 devices" plan gpt2 -g 8xH100 --dp 8
-refuses "plan: flash attention by name" "--attention flash" plan gpt2 --attention flash
+gives "plan: flash attention by name" 0 "attention flash: the T×T scores are never a tensor" plan gpt2 -g H100 --attention flash
 # Dense rates of one H100 SXM5 (NVIDIA's data sheet): 1978.9 TFLOP/s in fp8, 989.4 in fp16.
 gives "plan: fp8 is emulated" 0 "fp8 is emulated" plan gpt2 -g H100 --precision fp8-mixed
 gives "plan: fp8 on a device that has it" 0 "1.98 PFLOP/s, H100-SXM5-80GB fp8 dense" plan gpt2 -g H100 --precision fp8-mixed
@@ -239,6 +239,40 @@ done
 refuses "infer: its options are its own" "is of --infer" plan gpt2 -g H100 --prompt 3
 refuses "infer: more positions than there are" "1024 positions" plan gpt2 --infer --seq 2000
 refuses "infer: a prompt that leaves no room" "1 to 1023" plan gpt2 --infer --prompt 1024
+
+# ---- the moments beside the steps ----
+# 124,439,808 parameters: init holds them in bf16 and f32 (6 bytes each), 8 bytes of Adam's states come with loading (2+4+4+4).
+gives_json "moments: init, load, step, save" 0 '"moments":\{"init":746638848,"load":1742157312,"step":[0-9]+,"save":1742157312\}' plan gpt2 -g H100
+gives "moments: on the page" 0 "moments init 746.6 MB | load 1.74 GB | step " plan gpt2 -g H100
+run plan gpt2 -g H100
+! grep -q 'loading and saving' "$work/out"
+passed_or "moments: nothing of them is left out" $?
+
+# ---- memory over the step ----
+gives "timeline: a curve" 0 "█" plan gpt2 -g H100 --timeline
+gives "timeline: the peak's module, op and line" 0 "peak at backward, loss, cross_entropy_backward (src/nn/" plan gpt2 -g H100 --timeline
+gives "timeline: who holds a phase's peak" 0 "at the most of step: " plan gpt2 -g H100 --timeline --at step
+for columns in 80 120; do
+    COLUMNS=$columns "$TALLY" plan llama-3-8b -g H100 --global-batch 4 --timeline >"$work/out" 2>"$work/err"
+    [ "$(wc -L <"$work/out")" -le $columns ]
+    passed_or "timeline: within $columns columns" $?
+done
+LC_ALL=C "$TALLY" plan gpt2 -g H100 --timeline >"$work/out" 2>"$work/err"
+! LC_ALL=C grep -q '[^ -~]' "$work/out" && grep -q '#' "$work/out"
+passed_or "timeline: in ASCII" $?
+# Each phase's most among the points is the most that the account says of it.
+"$TALLY" plan gpt2 -g H100 --global-batch 8 --timeline --format csv >"$work/points"
+"$TALLY" --json plan gpt2 -g H100 --global-batch 8 --timeline >"$work/out" 2>"$work/err"
+awk -F, 'NR > 1 && $5 + 0 > m[$2] + 0 { m[$2] = $5 } END { for (p in m) print p, m[p] }' "$work/points" | LC_ALL=C sort >"$work/most"
+tr -d ' ",' <"$work/out" | awk -F: '/^by_phase/ { on = 1; next } on && /}/ { exit } on && $1 != "init" { print $1, $2 }' | LC_ALL=C sort >"$work/said"
+[ "$(wc -l <"$work/said")" -eq 4 ] && cmp -s "$work/most" "$work/said" && [ "$(wc -l <"$work/points")" -le 513 ]
+passed_or "timeline: no phase loses its maximum" $?
+gives_json "timeline: JSON" 0 '"timeline":\[\{"event":0,"phase":"forward","module":"","op":"","bytes":1742157312\},\{"event":' plan gpt2 -g H100 --timeline
+gives_json "timeline: JSON of a phase's holders" 0 '"at":\{"phase":"forward","bytes":[0-9]+,"module":"lm_head","op":"linear","site":"src/nn/[^"]*","top":\[\{' plan gpt2 -g H100 --timeline --at forward
+gives "timeline: what does not fit exits 3" 3 "peak at" plan llama-3-70b -g H100 --timeline
+refuses "timeline: --at alone" "is of --timeline" plan gpt2 -g H100 --at forward
+refuses "timeline: no such phase" "forward, loss, backward, step or peak" plan gpt2 -g H100 --timeline --at init
+refuses "timeline: of serving" "serving" plan gpt2 --infer --timeline
 
 # ---- the bar: all 126 layers of 405B in under 100 ms and 64 MB as a whole process
 gnu_time=/usr/bin/time

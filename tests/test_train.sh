@@ -79,6 +79,15 @@ cmp -s "$work/ten/checkpoints/latest" "$work/five/checkpoints/latest"
 said 'five steps, resumed for five: the bits of ten' $?
 run ledger "$work/five"
 said 'the ledger of the resumed run is equal' $?
+for moment in init load save; do
+    grep -Eq "^ $moment +([0-9,]+) +\\1 B +equal" "$work/out"
+    said "what $moment held: planned = measured" $?
+done
+sed '/"load": {/,/}/ s/"measured": *[0-9]*/"measured": 7/' "$work/five/ledger.json" >"$work/ledger.json"
+mkdir "$work/moved" && mv "$work/ledger.json" "$work/moved/"
+run ledger "$work/moved"
+[ $? -eq 3 ] && grep -Eq '^ load .* 7 B +DIFFERENT' "$work/out"
+said 'loading that held something else: exit 3' $?
 run train sums --out "$work/threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 --threads 2
 cmp -s "$work/ten/checkpoints/latest" "$work/threads/checkpoints/latest"
 said 'the same bits on two threads' $?

@@ -99,6 +99,18 @@ bool tl_ledger_each_live(const tl_ctx *ctx, tl_phase phase, tl_live_visitor *vis
 typedef void tl_event_visitor(void *user, uint32_t slot, int64_t bytes, bool carried, tl_category category);
 void tl_ledger_each_event(const tl_ctx *ctx, tl_event_visitor *visit, void *user);
 
+/* The same log with all that is known of each entry, in order: memory over time. What is carried into the step comes first;
+ * retags and storages without bytes are left out. */
+typedef struct tl_log_entry {
+    int64_t bytes; /* taken, or less than 0: given back */
+    bool carried;
+    tl_phase phase; /* at work then */
+    tl_category category;
+    const char *module, *op, *site, *user_site; /* of the storage: where and by what it was made */
+} tl_log_entry;
+typedef void tl_log_visitor(void *user, const tl_log_entry *entry);
+void tl_ledger_each_entry(const tl_ctx *ctx, tl_log_visitor *visit, void *user);
+
 /* ---- folding: sums over regions become formulas in N, A, … ----
  * Add (region, polynomial) pairs; equal iterations of a repetition fold into its symbol, unequal ones into classes:
  * (N−1) × […] + last […]. Needs a context with formulas. */

@@ -4,7 +4,8 @@
  *
  * Writing: under a temporary name beside it, flushed to the disk, then renamed over the old file, then the folder flushed.
  * Whatever happens meanwhile (a kill, a full disk), the old file is whole or the new one is. A file under its temporary
- * name is never read. Saving holds nothing beyond the state but the header.
+ * name is never read. Saving holds nothing beyond the state but the header. Both are phases of the account (load, save), which
+ * a plan runs on meta; the header and tables of names are bookkeeping, in no account.
  *
  * Reading: the file must hold exactly the tensors of the run it is read into, each in its shape and format; nothing is
  * cast. The header is held against its checksum and against the run before a single value is taken, every value against

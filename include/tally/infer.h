@@ -111,7 +111,8 @@ typedef struct tl_infer_options {
 typedef struct tl_infer_plan {
     int64_t weights_bytes; /* live parameters, scales included, when all is loaded */
     int64_t cache_bytes;
-    int64_t init_peak_bytes, load_peak_bytes, peak_bytes; /* the last: of all */
+    /* load: published weights come, through their block (tally/weights.h), and become int8 where asked; the last: of all */
+    int64_t init_peak_bytes, load_peak_bytes, peak_bytes;
     tl_generation generation;
     tl_evaluation evaluation;
 } tl_infer_plan;

@@ -114,6 +114,9 @@ tl_tensor *tl_optimizer_state(const tl_optimizer *optimizer, int i, int k);
 tl_tensor *tl_optimizer_master(const tl_optimizer *optimizer, int i);
 /* For loading: all states as they are before any update (zeros), and the step count. */
 tl_status tl_optimizer_restore(tl_optimizer *optimizer, int64_t steps) TL_MUST_CHECK;
+/* After the parameters were filled from elsewhere (published weights): master copies are made of them anew, else the first
+ * update would write the old ones back. Phase load; nothing is held beyond the copies. */
+tl_status tl_optimizer_refresh(tl_optimizer *optimizer) TL_MUST_CHECK;
 
 /* Scales all gradients so that their global norm is at most max_norm (norm in f64: safe for 1e20; factor
  * max_norm/(norm + 1e-6), as torch.nn.utils.clip_grad_norm_). max_norm must be positive; infinity measures

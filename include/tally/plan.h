@@ -51,6 +51,7 @@ typedef struct tl_plan_options {
     bool every_micro_batch; /* run them all, for an arena that a real run follows; else two stand for all of a step */
     int prefetch;           /* steps whose batches a reader holds ready (tl_train_options) */
     bool find_max_micro_batch; /* run meta again to find it */
+    bool weights;              /* the run starts from published weights: what loading them holds is planned too */
 } tl_plan_options;
 
 typedef enum tl_bound { TL_BOUND_UNKNOWN, TL_BOUND_COMPUTE, TL_BOUND_MEMORY, TL_BOUND_COMMUNICATION } tl_bound;
@@ -92,11 +93,15 @@ typedef struct tl_plan {
     tl_u128 again_per_step;                        /* what backward computes again, hidden blocks counted */
     tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
-    int64_t capacity_bytes, usable_bytes;          /* 0: unknown */
-    bool fits;                                     /* false also when capacity is unknown: see capacity_bytes */
-    tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase */
-    tl_phase runner_up;                            /* the phase with the next highest peak */
-    int64_t high[TL_CATEGORY_COUNT];               /* each category's own high water */
+    int64_t capacity_bytes, usable_bytes; /* 0: unknown */
+    bool fits;                            /* tl_plan_needs; false also when capacity is unknown: see capacity_bytes */
+    tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase; peak: of the step */
+    /* The moments beside the steps, run on meta as they run here: a checkpoint is loaded into a run that was just made, or
+     * saved between two steps. weights: published ones are loaded (bytes 0: the run was not said to). What they hold beyond the
+     * state is optim/transfer.h's. */
+    tl_plan_peak load, weights, save;
+    tl_phase runner_up;              /* the phase with the next highest peak */
+    int64_t high[TL_CATEGORY_COUNT]; /* each category's own high water */
     int64_t arena_bytes, allocations, context_bytes;
     int64_t max_micro_batch; /* −1: not asked for; 0: not even one fits */
     tl_plan_holder top[TL_PLAN_TOP];
@@ -116,6 +121,11 @@ typedef struct tl_plan {
     char assumptions[TL_PLAN_NOTES][200], leaves_out[TL_PLAN_NOTES][200];
     int n_assumptions, n_leaves_out;
 } tl_plan;
+
+/* The largest of init, load, step and save: the step's peak unless another moment holds more. The larger of the others and the
+ * step's arena is what must fit. */
+const tl_plan_peak *tl_plan_largest_moment(const tl_plan *plan);
+int64_t tl_plan_needs(const tl_plan *plan);
 
 /* Fills *plan. An error (bad options, overflow, no memory) leaves it undefined; not fitting is not an error. */
 tl_status tl_plan_make(const tl_plan_options *options, tl_plan *plan, tl_error *error) TL_MUST_CHECK;
@@ -194,6 +204,42 @@ typedef struct tl_plan_run {
 tl_status tl_plan_run_make(const tl_plan_options *options, bool formulas, tl_plan_run *run,
                            tl_error *error) TL_MUST_CHECK;
 void tl_plan_run_free(tl_plan_run *run);
+
+/* Who holds the bytes that live at the peak of a phase (TL_PHASE_ALL: of the step), the largest first. Kinds of holders beyond
+ * those that are told apart are counted as *dropped tensors. */
+tl_status tl_plan_top(const tl_plan_run *run, tl_phase phase, tl_plan_holder top[TL_PLAN_TOP], int *count,
+                      int64_t *dropped, tl_error *error) TL_MUST_CHECK;
+
+/* ---- memory over the step ----
+ * Live bytes after each allocation and release of the planned step, as the ledger logged them. Of more than two micro-batches
+ * two stand for all, unless every_micro_batch. */
+typedef struct tl_plan_point {
+    int64_t event; /* how many allocations and releases the step has made */
+    int64_t bytes; /* that live then */
+    tl_phase phase;
+    bool begins;                    /* the first of its stretch: what lived as the phase began, no event of its own */
+    const char *module, *op, *site; /* whose storage it was; "" at a beginning. As long as the timeline */
+} tl_plan_point;
+typedef struct tl_plan_stretch { /* one phase at work, without a break */
+    tl_phase phase;
+    int64_t first, count; /* points */
+    int64_t begin, end;   /* events: those in (begin, end] are its own */
+    int64_t high;         /* point: its largest, the first of several */
+} tl_plan_stretch;
+typedef struct tl_plan_timeline {
+    tl_plan_run run; /* owns the texts; for tl_plan_top */
+    int64_t events, allocations;
+    tl_plan_point *points;
+    int64_t n_points, point_capacity;
+    tl_plan_stretch *stretches;
+    int64_t n_stretches, stretch_capacity;
+    int64_t high; /* point: the step's peak */
+} tl_plan_timeline;
+/* At most `most` points (0: every event) but never less than two for each stretch; each stretch keeps its beginning and its
+ * maximum. An error leaves nothing to free. */
+tl_status tl_plan_timeline_make(const tl_plan_options *options, int64_t most, tl_plan_timeline *timeline,
+                                tl_error *error) TL_MUST_CHECK;
+void tl_plan_timeline_free(tl_plan_timeline *timeline);
 
 #ifdef __cplusplus
 }

@@ -94,7 +94,9 @@ static void on_retagged(tl_ctx *ctx, tl_storage *s, tl_category before) {
 
 static void on_phase_changed(tl_ctx *ctx, tl_phase before) {
     (void)before;
-    raise_moment(ctx, &ctx->ledger->phase[ctx->place.phase]);
+    /* Back in init after loading: what was loaded is none of init's, unless more is made then. */
+    if (ctx->place.phase != TL_PHASE_INIT)
+        raise_moment(ctx, &ctx->ledger->phase[ctx->place.phase]);
 }
 
 static const tl_storage_hooks ledger_hooks = {on_allocated, on_freed, on_retagged, on_phase_changed};
@@ -290,6 +292,26 @@ void tl_ledger_each_event(const tl_ctx *ctx, tl_event_visitor *visit, void *user
             continue;
         visit(user, e->slot, e->kind == TL_EVENT_FREE ? 0 : e->bytes, e->kind == TL_EVENT_CARRIED,
               (tl_category)e->category);
+    }
+}
+
+void tl_ledger_each_entry(const tl_ctx *ctx, tl_log_visitor *visit, void *user) {
+    const struct tl_ledger *l = ctx->ledger;
+    for (int64_t i = 0; i < l->event_count; i++) {
+        const tl_event *e = &l->events[i];
+        if (e->kind == TL_EVENT_RETAG || e->bytes == 0)
+            continue;
+        tl_log_entry entry = {
+            .bytes = e->kind == TL_EVENT_FREE ? -e->bytes : e->bytes,
+            .carried = e->kind == TL_EVENT_CARRIED,
+            .phase = (tl_phase)e->phase,
+            .category = (tl_category)e->category,
+            .module = tl_module_path(ctx, e->module),
+            .op = tl_op_name_of(e->op),
+            .site = e->site,
+            .user_site = e->user_site,
+        };
+        visit(user, &entry);
     }
 }
 

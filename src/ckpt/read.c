@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/nearest.h"
+#include "optim/transfer.h"
 #include "tensor/ctx.h"
 
 struct tl_ckpt {
@@ -269,28 +270,31 @@ static tl_status read_values(const tl_ckpt *c, const tl_ckpt_list *list, tl_erro
     return status;
 }
 
-/* States as the first update makes them, and the count. A run whose steps were all skipped has states and no update. */
-static tl_status restore(const tl_ckpt *c, tl_optimizer *optimizer) {
-    int64_t updates = c->state.optimizer_steps;
-    bool states = updates > 0;
-    for (int64_t i = 0; i < tl_safetensors_count(c->file) && !states; i++)
-        states = strncmp(tl_safetensors_at(c->file, i)->name, "optim.", 6) == 0;
-    tl_status status = tl_optimizer_restore(optimizer, states && updates == 0 ? 1 : updates);
-    return status == TL_OK && states && updates == 0 ? tl_optimizer_restore(optimizer, 0) : status;
+/* Whether the file has states: a run whose steps were all skipped has them and no update. */
+static bool has_states(const tl_ckpt *c) {
+    for (int64_t i = 0; i < tl_safetensors_count(c->file); i++)
+        if (strncmp(tl_safetensors_at(c->file, i)->name, "optim.", 6) == 0)
+            return true;
+    return false;
 }
 
-static tl_status load(const tl_ckpt *c, const tl_ckpt_contents *contents, tl_error *error) {
+typedef struct loading {
+    const tl_ckpt *c;
+    const tl_ckpt_contents *contents;
+    tl_error *error;
+} loading;
+
+/* tl_transfer_load has made the states. */
+static tl_status take_values(void *self, char *block, int64_t block_bytes) {
+    const loading *l = self;
     tl_ckpt_list list;
-    tl_ctx *ctx = contents->ctx;
-    tl_status status = contents->optimizer ? restore(c, contents->optimizer) : TL_OK;
-    if (status != TL_OK)
-        return tl_fail(error, status, "%s", ctx->error.message);
-    status = tl_ckpt_list_make(contents, &list, error);
+    (void)block, (void)block_bytes;
+    tl_status status = tl_ckpt_list_make(l->contents, &list, l->error);
     if (status != TL_OK)
         return status;
-    status = check_run(c, &list, contents->optimizer == NULL, error);
+    status = check_run(l->c, &list, l->contents->optimizer == NULL, l->error);
     if (status == TL_OK)
-        status = read_values(c, &list, error);
+        status = read_values(l->c, &list, l->error);
     tl_ckpt_list_free(&list);
     return status;
 }
@@ -298,19 +302,15 @@ static tl_status load(const tl_ckpt *c, const tl_ckpt_contents *contents, tl_err
 tl_status tl_ckpt_read(const tl_ckpt *c, const tl_ckpt_contents *contents, tl_ckpt_state *state, tl_error *error) {
     tl_ctx *ctx = contents->ctx;
     tl_error own = {TL_OK, ""};
+    loading l = {c, contents, &own};
     if (tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");
     if (ctx->error.status != TL_OK)
         return tl_fail(error, ctx->error.status, "%s", ctx->error.message);
-    tl_phase before = tl_phase_get(ctx);
-    bool recording = ctx->recording;
-    ctx->recording = false;
-    tl_phase_set(ctx, TL_PHASE_LOAD);
-    tl_status status = load(c, contents, &own);
-    tl_phase_set(ctx, before);
-    ctx->recording = recording;
+    tl_status status =
+        tl_transfer_load(ctx, contents->optimizer, c->state.optimizer_steps, has_states(c), take_values, &l);
     if (status != TL_OK)
-        return tl_fail(error, status, "%s", own.message);
+        return tl_fail(error, status, "%s", own.status != TL_OK ? own.message : ctx->error.message);
     *state = c->state;
     if (contents->optimizer) {
         ctx->seed_init = c->state.seed_init;

@@ -3,17 +3,49 @@
 #define TALLY_CKPT_WEIGHTS_H
 
 #include "config/tensor_header.h"
+#include "tally/names.h"
 #include "tally/safetensors.h"
 #include "tally/weights.h"
 
 #define TL_WEIGHTS_FILE "model.safetensors"
 #define TL_WEIGHTS_INDEX "model.safetensors.index.json"
-enum { TL_WEIGHTS_PATH = 4096, TL_WEIGHTS_NAME = 512, TL_WEIGHTS_BUFFER = 1 << 20 };
+enum { TL_WEIGHTS_PATH = 4096, TL_WEIGHTS_NAME = 512 };
 
-/* Whether the published file holds the parameter transposed: GPT-2's Conv1D keeps [in, out]. */
-bool tl_weights_is_transposed(const tl_model *model, const char *name);
-/* Whether a tensor of a published file is no parameter: a mask or a table of angles kept as a buffer. `name` without prefix. */
-bool tl_weights_is_buffer(const tl_model *model, const char *name);
+/* ---- names (weights_names.c) ---- */
+
+/* One published tensor of a parameter: all of it, or an expert's slice. */
+typedef struct tl_weights_part {
+    tl_published published;
+    int ndim;
+    int64_t dim[TL_MAX_NDIM]; /* in the file */
+    int64_t first, count;     /* of the parameter's values, in its own order */
+} tl_weights_part;
+
+tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *parameter, int64_t part, tl_weights_part *out,
+                             tl_error *error);
+/* The parameter as one tensor of its own name, as a checkpoint of tally has it. */
+tl_status tl_weights_whole_part(const tl_parameter *parameter, tl_weights_part *out, tl_error *error);
+/* What a family's names start with in its own files. NULL: the model has no published form. */
+const char *tl_weights_own_prefix(const tl_model *model);
+/* The name in a file whose names start with `prefix` where the family's own start otherwise. */
+const char *tl_weights_whole_name(const tl_model *model, const char *prefix, const char *name,
+                                  char whole[TL_WEIGHTS_NAME]);
+/* The published names, in full, of the output projection and of the token table that it may be tied to. */
+const char *tl_weights_head_name(const tl_model *model, const char *prefix, char whole[TL_WEIGHTS_NAME]);
+const char *tl_weights_table_name(const tl_model *model, const char *prefix, char whole[TL_WEIGHTS_NAME]);
+
+/* What a tensor is that no parameter is made of. */
+typedef enum tl_weights_kind {
+    TL_WEIGHTS_UNKNOWN,
+    TL_WEIGHTS_BUFFER,     /* a mask or a table of angles */
+    TL_WEIGHTS_OTHER_PART, /* of a model of text and pictures or sound */
+    TL_WEIGHTS_PREDICTION, /* a layer beyond the last, for multi-token prediction: if it holds such a layer's eh_proj */
+    TL_WEIGHTS_FP8_SCALE,  /* of an fp8 tensor, by blocks of 128 × 128 */
+    TL_WEIGHTS_QUANTIZED   /* of a format that is not read; named in *format */
+} tl_weights_kind;
+tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, const char *whole, const char **format);
+
+/* ---- values (weights_values.c) ---- */
 
 /* count values between floating formats, rounded to nearest even. False where a finite value became infinite. */
 bool tl_weights_convert(const void *in, tl_dtype from, void *out, tl_dtype to, int64_t count);
@@ -22,6 +54,23 @@ bool tl_weights_convert(const void *in, tl_dtype from, void *out, tl_dtype to, i
 void tl_weights_scatter(const void *src, int64_t rows, int64_t columns, void *dst, int64_t dst_row, int width);
 /* The way back: dst[row·columns + column] = src[column·src_row + row]. */
 void tl_weights_gather(const void *src, int64_t src_row, void *dst, int64_t rows, int64_t columns, int width);
+
+/* DeepSeek's fp8: a scale for each block of so many rows and columns (DeepSeek-AI 2024, arXiv 2412.19437, section 3.3.2). */
+enum { TL_WEIGHTS_FP8_BLOCK = 128 };
+
+/* A tensor on its way from its file to where its values go. */
+typedef struct tl_weights_passage {
+    const char *from; /* for messages */
+    const tl_safetensors *file, *scale_file;
+    const tl_safetensors_tensor *tensor, *scale; /* scale NULL: none. With one, the tensor is a matrix in F8_E4M3 */
+    char *data;
+    tl_dtype to;
+    bool turned;
+    char *block; /* two halves */
+    int64_t half;
+} tl_weights_passage;
+
+tl_status tl_weights_read_tensor(const tl_weights_passage *way, tl_error *error);
 
 /* The files of a model: one, or those an index names. */
 typedef struct tl_weights_source {
@@ -40,6 +89,8 @@ void tl_weights_source_close(tl_weights_source *source);
 /* NULL: no such tensor. */
 const tl_safetensors_tensor *tl_weights_source_find(const tl_weights_source *source, const char *name,
                                                     const tl_safetensors **file);
+/* Which of the source's tensors it is; −1: none. */
+int64_t tl_weights_source_index(const tl_weights_source *source, const char *name);
 int64_t tl_weights_source_tensors(const tl_weights_source *source);
 const char *tl_weights_source_name(const tl_weights_source *source, int64_t index);
 /* Adds a sentence to the report's note. */

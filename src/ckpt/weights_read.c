@@ -7,138 +7,244 @@
 #include <sys/stat.h>
 
 #include "base/nearest.h"
+#include "optim/transfer.h"
 #include "tally/ckpt.h"
 #include "tally/lora.h"
 #include "tensor/ctx.h"
 
-enum { NAMED = 3 };
+enum { NAMED = 3, KINDS = TL_WEIGHTS_QUANTIZED + 1 };
+
+/* Some names of many, for a message. */
+typedef struct names {
+    char text[480];
+    int64_t count;
+} names;
 
 typedef struct loading {
     tl_net *net;
     const tl_model *model;
     const tl_parameter *parameters;
     int count;
+    int64_t parts;      /* published tensors that the net is made of */
+    const char *prefix; /* of the file's names */
     tl_weights_source source;
+    bool *used; /* of the source's tensors */
     tl_weights_report *report;
-    char *buffer, *converted;
-    int64_t buffer_bytes;
-    bool checkpoint; /* of a plain run: "model.NAME", nothing transposed, states beside it */
+    names missing;
+    int64_t scaled; /* tensors of fp8 with scales */
+    char *block;    /* of tl_transfer_weights: the file's bytes in its first half, converted values in the other */
+    int64_t half;
+    bool checkpoint; /* of a plain run: "model.NAME", each parameter whole, states beside it */
     tl_error *error;
 } loading;
 
-static bool is_turned(const loading *l, const char *name) {
-    return !l->checkpoint && tl_weights_is_transposed(l->model, name);
+typedef tl_status visit_part(loading *l, const tl_parameter *p, const tl_weights_part *part);
+
+static tl_status parts_of(loading *l, const tl_parameter *p, visit_part *visit) {
+    int64_t parts = l->checkpoint ? 1 : tl_published_parts(l->model, p->name);
+    tl_status status = TL_OK;
+    for (int64_t k = 0; k < parts && status == TL_OK; k++) {
+        tl_weights_part part;
+        status = l->checkpoint ? tl_weights_whole_part(p, &part, l->error)
+                               : tl_weights_part_of(l->model, p, k, &part, l->error);
+        if (status == TL_OK)
+            status = visit(l, p, &part);
+    }
+    return status;
+}
+
+static tl_status each_part(loading *l, visit_part *visit) {
+    tl_status status = TL_OK;
+    for (int i = 0; i < l->count && status == TL_OK; i++)
+        status = parts_of(l, &l->parameters[i], visit);
+    return status;
 }
 
 /* ---- names ---- */
 
-static const char *with_prefix(const loading *l, const char *name, char whole[TL_WEIGHTS_NAME]) {
-    /* The head stands beside the transformer, not in it. */
-    bool head = strncmp(name, "lm_head.", 8) == 0 && !l->checkpoint;
-    snprintf(whole, TL_WEIGHTS_NAME, "%s%s", head ? "" : l->report->prefix, name);
+static const char *name_of(const loading *l, const tl_weights_part *part, char whole[TL_WEIGHTS_NAME]) {
+    if (!l->checkpoint)
+        return tl_weights_whole_name(l->model, l->prefix, part->published.name, whole);
+    snprintf(whole, TL_WEIGHTS_NAME, "model.%s", part->published.name);
     return whole;
 }
 
-static void find_prefix(loading *l) {
-    const tl_safetensors *file;
+static const tl_safetensors_tensor *find(const loading *l, const tl_weights_part *part, const tl_safetensors **file) {
     char whole[TL_WEIGHTS_NAME];
-    if (l->model->family != TL_FAMILY_GPT2 || l->count == 0)
-        return;
-    snprintf(whole, sizeof whole, "transformer.%s", l->parameters[0].name);
-    if (tl_weights_source_find(&l->source, whole, &file))
-        snprintf(l->report->prefix, sizeof l->report->prefix, "transformer.");
+    return tl_weights_source_find(&l->source, name_of(l, part, whole), file);
 }
 
-static void add_name(char *text, size_t size, int64_t *count, const char *name) {
-    size_t used = strlen(text);
+/* DeepSeek's fp8: a scale for each block of 128 × 128, beside the tensor. NULL: it has none. */
+static const tl_safetensors_tensor *find_scale(const loading *l, const tl_safetensors_tensor *t,
+                                               const tl_safetensors **file) {
+    char name[TL_WEIGHTS_NAME];
+    if (t->dtype != TL_F8E4M3 || snprintf(name, sizeof name, "%s_scale_inv", t->name) >= (int)sizeof name)
+        return NULL;
+    return tl_weights_source_find(&l->source, name, file);
+}
+
+/* Where the token table is tells what stands before all names: a file may be of the decoder alone, or hold it as a part of a
+ * model of text and pictures. */
+static void find_prefix(loading *l) {
+    static const char *const others[] = {"",
+                                         "transformer.",
+                                         "model.",
+                                         "decoder.",
+                                         "model.decoder.",
+                                         "language_model.model.",
+                                         "model.language_model.",
+                                         "language_model."};
+    char whole[TL_WEIGHTS_NAME];
+    const char *own = tl_weights_own_prefix(l->model);
+    l->prefix = own;
+    if (tl_weights_source_index(&l->source, tl_weights_table_name(l->model, own, whole)) >= 0)
+        return;
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (tl_weights_source_index(&l->source, tl_weights_table_name(l->model, others[i], whole)) >= 0) {
+            l->prefix = others[i];
+            snprintf(l->report->prefix, sizeof l->report->prefix, "%s", others[i]);
+            if (own[0])
+                tl_weights_note(l->report, "names start with \"%s\" instead of \"%s\"", others[i], own);
+            return;
+        }
+}
+
+static void add_name(names *n, const char *name) {
+    size_t used = strlen(n->text);
     char quoted[128];
-    if ((*count)++ < NAMED)
-        snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+    if (n->count++ < NAMED)
+        snprintf(n->text + used, sizeof n->text - used, "%s%s", used ? ", " : "",
                  tl_quotable(name, strlen(name), quoted, sizeof quoted));
 }
 
-static void end_names(char *text, size_t size, int64_t count) {
-    size_t used = strlen(text);
-    if (count > NAMED)
-        snprintf(text + used, size - used, " and %lld more", (long long)(count - NAMED));
+static const char *end_names(names *n) {
+    size_t used = strlen(n->text);
+    if (n->count > NAMED)
+        snprintf(n->text + used, sizeof n->text - used, " and %lld more", (long long)(n->count - NAMED));
+    return n->text;
 }
 
-static tl_status check_missing(loading *l) {
-    char text[480] = "", whole[TL_WEIGHTS_NAME];
-    int64_t missing = 0;
+static tl_status mark_part(loading *l, const tl_parameter *p, const tl_weights_part *part) {
+    char whole[TL_WEIGHTS_NAME];
     const tl_safetensors *file;
-    for (int i = 0; i < l->count; i++)
-        if (!tl_weights_source_find(&l->source, with_prefix(l, l->parameters[i].name, whole), &file))
-            add_name(text, sizeof text, &missing, whole);
-    end_names(text, sizeof text, missing);
-    if (!missing)
+    int64_t index = tl_weights_source_index(&l->source, name_of(l, part, whole));
+    (void)p;
+    l->parts++;
+    if (index < 0) {
+        add_name(&l->missing, whole);
         return TL_OK;
-    bool head = missing == 1 && strcmp(text, "lm_head.weight") == 0;
-    return tl_fail(l->error, TL_ERR_SHAPE, "%s lacks %lld of this model's %d tensors: %s%s", l->source.name,
-                   (long long)missing, l->count, text,
-                   head ? "; without a head of its own a model has \"tie_word_embeddings\": true in its config.json"
-                        : "");
-}
-
-static bool is_parameter(const loading *l, const char *name) {
-    for (int i = 0; i < l->count; i++)
-        if (strcmp(l->parameters[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-static const char *without_prefix(const loading *l, const char *name) {
-    size_t n = strlen(l->report->prefix);
-    return n > 0 && strncmp(name, l->report->prefix, n) == 0 ? name + n : name;
-}
-
-static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
-
-/* What the files hold and the net has no place for. A tied head's own tensor is looked at afterwards. */
-static tl_status check_unknown(loading *l) {
-    char text[480] = "", ignored[480] = "";
-    int64_t unknown = 0, buffers = 0;
-    const char **names = malloc(((size_t)l->count + 1) * sizeof *names);
-    if (!names)
-        return tl_fail(l->error, TL_ERR_MEMORY, "%s: no memory for a table of tensors", l->source.name);
-    for (int i = 0; i < l->count; i++)
-        names[i] = l->parameters[i].name;
-    qsort(names, (size_t)l->count, sizeof *names, by_text);
-    for (int64_t i = 0; i < tl_weights_source_tensors(&l->source); i++) {
-        const char *whole = tl_weights_source_name(&l->source, i), *name = without_prefix(l, whole);
-        if (bsearch(&name, names, (size_t)l->count, sizeof *names, by_text) ||
-            (l->model->tied && strcmp(whole, "lm_head.weight") == 0))
-            continue;
-        if (tl_weights_is_buffer(l->model, name))
-            add_name(ignored, sizeof ignored, &buffers, whole);
-        else
-            add_name(text, sizeof text, &unknown, whole);
     }
-    free(names);
-    end_names(text, sizeof text, unknown);
-    end_names(ignored, sizeof ignored, buffers);
-    if (buffers)
-        tl_weights_note(l->report, "ignored, being no parameters: %s", ignored);
-    l->report->ignored += buffers;
-    if (!unknown)
+    l->used[index] = true;
+    const tl_safetensors_tensor *t = tl_weights_source_find(&l->source, whole, &file);
+    const tl_safetensors_tensor *scale = t ? find_scale(l, t, &file) : NULL;
+    if (scale)
+        l->used[tl_weights_source_index(&l->source, scale->name)] = true;
+    return TL_OK;
+}
+
+static tl_status fail_missing(loading *l) {
+    const char *hint = "";
+    if (!l->missing.count)
+        return TL_OK;
+    if (l->missing.count == 1 && strcmp(l->missing.text, "lm_head.weight") == 0)
+        hint = "; without a head of its own a model has \"tie_word_embeddings\": true in its config.json";
+    else if (tl_weights_source_index(&l->source, "transformer.embd.wte.weight") >= 0)
+        hint = "; these are the names of Phi's first form (phi-msft): files of model_type phi would work";
+    return tl_fail(l->error, TL_ERR_SHAPE, "%s lacks %lld of this model's %lld tensors: %s%s", l->source.name,
+                   (long long)l->missing.count, (long long)l->parts, end_names(&l->missing), hint);
+}
+
+/* Multi-token prediction is known by what only it has: a layer of the decoder that the config.json left out must not pass. */
+static bool predicts(const loading *l, const char *whole) {
+    char name[TL_WEIGHTS_NAME];
+    const char *layer = strchr(whole + strlen(l->prefix), '.'), *end = layer ? strchr(layer + 1, '.') : NULL;
+    return end && snprintf(name, sizeof name, "%.*s.eh_proj.weight", (int)(end - whole), whole) < (int)sizeof name &&
+           tl_weights_source_index(&l->source, name) >= 0;
+}
+
+static void note_ignored(loading *l, names kinds[KINDS]) {
+    static const char *const what[KINDS] = {
+        [TL_WEIGHTS_OTHER_PART] = "of other parts of the model", [TL_WEIGHTS_PREDICTION] = "of multi-token prediction"};
+    if (kinds[TL_WEIGHTS_BUFFER].count)
+        tl_weights_note(l->report, "ignored, being no parameters: %s", end_names(&kinds[TL_WEIGHTS_BUFFER]));
+    l->report->ignored += kinds[TL_WEIGHTS_BUFFER].count;
+    for (int k = 0; k < KINDS; k++)
+        if (what[k] && kinds[k].count) {
+            tl_weights_note(l->report, "ignored %lld tensors %s: %s", (long long)kinds[k].count, what[k],
+                            end_names(&kinds[k]));
+            l->report->ignored += kinds[k].count;
+        }
+}
+
+/* What the files hold and no parameter is made of. A tied head's own tensor is looked at afterwards. */
+static tl_status check_others(loading *l) {
+    names kinds[KINDS] = {0};
+    char head[TL_WEIGHTS_NAME];
+    const char *format = "";
+    tl_weights_head_name(l->model, l->prefix, head);
+    for (int64_t i = 0; i < tl_weights_source_tensors(&l->source); i++) {
+        const char *whole = tl_weights_source_name(&l->source, i), *its = "";
+        if (l->used[i] || (l->model->tied && strcmp(whole, head) == 0))
+            continue;
+        tl_weights_kind kind = tl_weights_kind_of(l->model, l->prefix, whole, &its);
+        if (kind == TL_WEIGHTS_PREDICTION && !predicts(l, whole))
+            kind = TL_WEIGHTS_UNKNOWN;
+        if (kind == TL_WEIGHTS_FP8_SCALE) /* of no tensor in fp8 */
+            kind = TL_WEIGHTS_UNKNOWN;
+        if (kind == TL_WEIGHTS_QUANTIZED && !format[0])
+            format = its;
+        add_name(&kinds[kind], whole);
+    }
+    /* What is missing is often there, in such a format. */
+    if (kinds[TL_WEIGHTS_QUANTIZED].count)
+        return tl_fail(
+            l->error, TL_ERR_UNSUPPORTED,
+            "%s holds weights in %s, which is not read (%s): the model's files in bf16 or f16, or in fp8 with "
+            "weight_scale_inv, would work",
+            l->source.name, format, end_names(&kinds[TL_WEIGHTS_QUANTIZED]));
+    tl_status status = fail_missing(l);
+    if (status != TL_OK)
+        return status;
+    note_ignored(l, kinds);
+    if (!kinds[TL_WEIGHTS_UNKNOWN].count)
         return TL_OK;
     return tl_fail(l->error, TL_ERR_SHAPE, "%s holds %lld tensors that this %s has no place for: %s", l->source.name,
-                   (long long)unknown, tl_family_name(l->model->family), text);
+                   (long long)kinds[TL_WEIGHTS_UNKNOWN].count, tl_family_name(l->model->family),
+                   end_names(&kinds[TL_WEIGHTS_UNKNOWN]));
 }
 
 /* ---- one tensor ---- */
 
-static tl_status check_tensor(const loading *l, const tl_safetensors_tensor *t, const tl_parameter *p) {
-    const tl_shape *s = p->full ? p->full : tl_tensor_shape(p->tensor);
-    bool turned = is_turned(l, p->name);
-    bool same = t->ndim == s->ndim;
+static tl_status check_scale(const loading *l, const tl_safetensors_tensor *t, bool turned) {
+    const tl_safetensors *file;
+    const tl_safetensors_tensor *scale = find_scale(l, t, &file);
+    char name[128];
+    if (!scale)
+        return TL_OK;
+    tl_quotable(scale->name, strlen(scale->name), name, sizeof name);
+    if (scale->dtype != TL_F32 && scale->dtype != TL_BF16 && scale->dtype != TL_F16)
+        return tl_fail(l->error, TL_ERR_DTYPE, "%s holds %s in %s; scales in F32, BF16 and F16 are read",
+                       l->source.name, name, scale->format);
+    bool fits = t->ndim == 2 && scale->ndim == 2 && !turned;
+    for (int d = 0; d < 2 && fits; d++)
+        fits = scale->dim[d] == (t->dim[d] + TL_WEIGHTS_FP8_BLOCK - 1) / TL_WEIGHTS_FP8_BLOCK;
+    if (!fits)
+        return tl_fail(l->error, TL_ERR_SHAPE, "%s holds %s, which does not scale blocks of %d × %d: no other are read",
+                       l->source.name, name, TL_WEIGHTS_FP8_BLOCK, TL_WEIGHTS_FP8_BLOCK);
+    return TL_OK;
+}
+
+static tl_status check_part(loading *l, const tl_parameter *p, const tl_weights_part *part) {
+    const tl_safetensors *file;
+    const tl_safetensors_tensor *t = find(l, part, &file);
+    bool same = t->ndim == part->ndim;
     char have[160] = "[", want[160] = "[", name[128];
+    (void)p;
     for (int64_t i = 0; i < t->ndim && i < TL_MAX_NDIM; i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), "%s%lld", i ? ", " : "", (long long)t->dim[i]);
-    for (int i = 0; i < s->ndim; i++) {
-        int64_t size = s->dim[turned ? s->ndim - 1 - i : i].size;
-        snprintf(want + strlen(want), sizeof want - strlen(want), "%s%lld", i ? ", " : "", (long long)size);
-        same = same && t->dim[i] == size;
+    for (int i = 0; i < part->ndim; i++) {
+        snprintf(want + strlen(want), sizeof want - strlen(want), "%s%lld", i ? ", " : "", (long long)part->dim[i]);
+        same = same && t->dim[i] == part->dim[i];
     }
     tl_quotable(t->name, strlen(t->name), name, sizeof name);
     if (!same)
@@ -148,118 +254,85 @@ static tl_status check_tensor(const loading *l, const tl_safetensors_tensor *t, 
         return tl_fail(l->error, TL_ERR_DTYPE,
                        "%s holds %s in %s, which is not read as weights; F64, F32, F16, BF16, F8_E4M3 and F8_E5M2 are",
                        l->source.name, name, t->format);
-    return TL_OK;
+    return check_scale(l, t, part->published.transposed);
 }
 
-/* Rows of the file that the buffers take at a time. */
-static tl_status make_room(loading *l, int64_t row_bytes, int64_t *rows) {
-    if (row_bytes > l->buffer_bytes) {
-        free(l->buffer);
-        free(l->converted);
-        l->buffer_bytes = row_bytes > TL_WEIGHTS_BUFFER ? row_bytes : TL_WEIGHTS_BUFFER;
-        l->buffer = malloc((size_t)l->buffer_bytes);
-        l->converted = malloc((size_t)l->buffer_bytes);
-        if (!l->buffer || !l->converted)
-            return tl_fail(l->error, TL_ERR_MEMORY, "no memory for a row of %lld bytes", (long long)row_bytes);
-    }
-    *rows = l->buffer_bytes / row_bytes;
-    return TL_OK;
-}
-
-/* Through the buffers: converted, and turned where the file has [in, out]. */
-static tl_status read_converted(loading *l, const tl_safetensors *file, const tl_safetensors_tensor *t,
-                                const tl_parameter *p) {
-    tl_dtype to = tl_tensor_dtype(p->tensor);
-    bool turned = is_turned(l, p->name);
-    int64_t columns = turned ? t->dim[1] : 1, all = turned ? t->dim[0] : t->count, rows = 0;
-    int from_bytes = tl_dtype_bytes(t->dtype), to_bytes = tl_dtype_bytes(to);
-    int64_t widest = columns * (from_bytes > to_bytes ? from_bytes : to_bytes);
-    char *data = tl_tensor_data(p->tensor);
-    if (t->count == 0)
-        return TL_OK;
-    tl_status status = make_room(l, widest, &rows);
-    for (int64_t row = 0; row < all && status == TL_OK; row += rows) {
-        int64_t n = all - row < rows ? all - row : rows;
-        status =
-            tl_safetensors_read(file, t, row * columns * from_bytes, l->buffer, n * columns * from_bytes, l->error);
-        char *out = turned ? l->converted : data + row * to_bytes;
-        if (status == TL_OK && !tl_weights_convert(l->buffer, t->dtype, out, to, n * columns)) {
-            char name[128];
-            status = tl_fail(l->error, TL_ERR_DTYPE,
-                             "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it", l->source.name,
-                             tl_quotable(t->name, strlen(t->name), name, sizeof name), tl_dtype_name(to));
-        }
-        if (status == TL_OK && turned)
-            tl_weights_scatter(l->converted, n, columns, data + row * to_bytes, all, to_bytes);
-    }
-    return status;
-}
-
-static tl_status read_one(loading *l, const tl_parameter *p) {
-    char whole[TL_WEIGHTS_NAME];
-    const tl_safetensors *file;
-    const tl_safetensors_tensor *t = tl_weights_source_find(&l->source, with_prefix(l, p->name, whole), &file);
-    tl_dtype dtype = tl_tensor_dtype(p->tensor);
-    bool turned = is_turned(l, p->name);
-    tl_status status;
-    if (t->dtype == dtype && !turned)
-        status = tl_safetensors_read(file, t, 0, tl_tensor_data(p->tensor), t->bytes, l->error);
-    else
-        status = read_converted(l, file, t, p);
+static tl_status read_part(loading *l, const tl_parameter *p, const tl_weights_part *part) {
+    tl_weights_passage way = {.from = l->source.name,
+                              .to = tl_tensor_dtype(p->tensor),
+                              .turned = part->published.transposed,
+                              .block = l->block,
+                              .half = l->half};
+    const tl_safetensors_tensor *t = way.tensor = find(l, part, &way.file);
+    way.scale = find_scale(l, t, &way.scale_file);
+    way.data = (char *)tl_tensor_data(p->tensor) + part->first * tl_dtype_bytes(way.to);
+    tl_status status = tl_weights_read_tensor(&way, l->error);
     p->tensor->storage->version++;
     l->report->tensors++;
-    l->report->bytes += t->bytes;
+    l->report->bytes += t->bytes + (way.scale ? way.scale->bytes : 0);
     l->report->formats[t->dtype]++;
-    l->report->converted += t->dtype != dtype;
-    l->report->transposed += turned;
+    l->report->converted += t->dtype != way.to;
+    l->report->transposed += way.turned;
+    l->scaled += way.scale != NULL;
     return status;
 }
 
-/* A quantised parameter's values come in full, one parameter at a time, and are quantised where they lie. */
+typedef struct quantized {
+    loading *loading;
+    int index;
+} quantized;
+
+static tl_status read_full(void *self, tl_tensor *tensor) {
+    const quantized *q = self;
+    tl_parameter full = q->loading->parameters[q->index];
+    full.tensor = tensor;
+    return parts_of(q->loading, &full, read_part);
+}
+
 static tl_status read_quantized(loading *l, int index) {
+    quantized q = {l, index};
     tl_ctx *ctx = tl_tensor_ctx(l->parameters[index].tensor);
-    tl_parameter full = l->parameters[index];
-    tl_scope_begin(ctx);
-    full.tensor = tl_empty(ctx, tl_tensor_dtype(l->parameters[0].tensor), *full.full, TL_WORK);
-    tl_status status = full.tensor ? read_one(l, &full) : tl_ctx_status(ctx);
-    if (status == TL_OK)
-        status = tl_net_requantize(l->net, index, full.tensor);
-    tl_scope_end(ctx);
+    tl_status status = tl_transfer_quantized(l->net, index, read_full, &q);
     if (tl_ctx_status(ctx) != TL_OK)
         return tl_fail(l->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
+    return status;
+}
+
+static tl_status read_all(loading *l) {
+    tl_status status = TL_OK;
+    for (int i = 0; i < l->count && status == TL_OK; i++)
+        status = l->parameters[i].full ? read_quantized(l, i) : parts_of(l, &l->parameters[i], read_part);
     return status;
 }
 
 /* A tied model's file may hold the head all the same; then it must be the embedding. */
 static tl_status check_tied(loading *l) {
     const tl_safetensors *file, *table_file;
-    char whole[TL_WEIGHTS_NAME];
-    const char *table_name = l->model->family == TL_FAMILY_GPT2 ? "wte.weight" : "model.embed_tokens.weight";
-    const tl_safetensors_tensor *head = tl_weights_source_find(&l->source, "lm_head.weight", &file);
-    const tl_safetensors_tensor *table =
-        tl_weights_source_find(&l->source, with_prefix(l, table_name, whole), &table_file);
-    int64_t rows = 0;
-    if (!l->model->tied || !head || !table || is_parameter(l, "lm_head.weight"))
+    char whole[TL_WEIGHTS_NAME], head_name[TL_WEIGHTS_NAME];
+    const tl_safetensors_tensor *head = tl_weights_source_find(
+                                    &l->source, tl_weights_head_name(l->model, l->prefix, head_name), &file),
+                                *table = tl_weights_source_find(
+                                    &l->source, tl_weights_table_name(l->model, l->prefix, whole), &table_file);
+    if (!l->model->tied || !head || !table || l->used[tl_weights_source_index(&l->source, head_name)])
         return TL_OK;
-    tl_status status = make_room(l, 1, &rows);
+    tl_status status = TL_OK;
     bool same = head->bytes == table->bytes && head->dtype == table->dtype;
-    for (int64_t at = 0; at < head->bytes && same && status == TL_OK; at += rows) {
-        int64_t n = head->bytes - at < rows ? head->bytes - at : rows;
-        status = tl_safetensors_read(file, head, at, l->buffer, n, l->error);
+    for (int64_t at = 0; at < head->bytes && same && status == TL_OK; at += l->half) {
+        int64_t n = head->bytes - at < l->half ? head->bytes - at : l->half;
+        status = tl_safetensors_read(file, head, at, l->block, n, l->error);
         if (status == TL_OK)
-            status = tl_safetensors_read(table_file, table, at, l->converted, n, l->error);
-        same = status == TL_OK && memcmp(l->buffer, l->converted, (size_t)n) == 0;
+            status = tl_safetensors_read(table_file, table, at, l->block + l->half, n, l->error);
+        same = status == TL_OK && memcmp(l->block, l->block + l->half, (size_t)n) == 0;
     }
     if (status != TL_OK)
         return status;
     if (!same)
-        return tl_fail(
-            l->error, TL_ERR_FORMAT,
-            "%s holds a lm_head.weight of its own, while the model ties its head to %s: its config.json should "
-            "say \"tie_word_embeddings\": false",
-            l->source.name, whole);
+        return tl_fail(l->error, TL_ERR_FORMAT,
+                       "%s holds a %s of its own, while the model ties its head to %s: its config.json should say "
+                       "\"tie_word_embeddings\": false",
+                       l->source.name, head_name, whole);
     l->report->ignored++;
-    tl_weights_note(l->report, "ignored lm_head.weight, which repeats %s", whole);
+    tl_weights_note(l->report, "ignored %s, which repeats %s", head_name, whole);
     return TL_OK;
 }
 
@@ -276,30 +349,31 @@ static void note_formats(const loading *l) {
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld tensors of %s", text[0] ? " and " : "",
                      (long long)r->formats[d], tl_dtype_name((tl_dtype)d));
     tl_weights_note(r, "converted to %s: %s", tl_dtype_name(to), text);
+    if (l->scaled)
+        tl_weights_note(r, "%lld of them times their weight_scale_inv", (long long)l->scaled);
 }
 
-static tl_status load(loading *l) {
-    tl_status status = TL_OK;
-    if (l->checkpoint)
-        snprintf(l->report->prefix, sizeof l->report->prefix, "model.");
-    else
+static tl_status load(void *self, char *block, int64_t block_bytes) {
+    loading *l = self;
+    l->block = block;
+    l->half = block_bytes / 2 & ~(int64_t)7; /* whole values in each */
+    l->used = calloc((size_t)tl_weights_source_tensors(&l->source) + 1, sizeof *l->used);
+    if (!l->used)
+        return tl_fail(l->error, TL_ERR_MEMORY, "%s: no memory for a table of tensors", l->source.name);
+    if (!l->checkpoint)
         find_prefix(l);
-    status = check_missing(l);
-    if (status == TL_OK && !l->checkpoint)
-        status = check_unknown(l);
-    for (int i = 0; i < l->count && status == TL_OK; i++) {
-        const tl_safetensors *file;
-        char whole[TL_WEIGHTS_NAME];
-        status =
-            check_tensor(l, tl_weights_source_find(&l->source, with_prefix(l, l->parameters[i].name, whole), &file),
-                         &l->parameters[i]);
-    }
+    tl_status status = each_part(l, mark_part);
+    if (status == TL_OK)
+        status = l->checkpoint ? fail_missing(l) : check_others(l);
+    if (status == TL_OK)
+        status = each_part(l, check_part);
     if (status == TL_OK && !l->checkpoint)
         status = check_tied(l);
-    for (int i = 0; i < l->count && status == TL_OK; i++)
-        status = l->parameters[i].full ? read_quantized(l, i) : read_one(l, &l->parameters[i]);
+    if (status == TL_OK)
+        status = read_all(l);
     if (status == TL_OK)
         note_formats(l);
+    free(l->used);
     return status;
 }
 
@@ -362,8 +436,8 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     tl_ctx *ctx = l.count > 0 ? tl_tensor_ctx(l.parameters[0].tensor) : NULL;
     if (!ctx || tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta takes no values");
-    if (l.model->family != TL_FAMILY_GPT2 && l.model->family != TL_FAMILY_LLAMA)
-        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no published weights; gpt2 and llama have",
+    if (!tl_weights_own_prefix(l.model))
+        return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no published weights; decoders have",
                        tl_family_name(l.model->family));
     bool ours = is_checkpoint(path, file);
     tl_status status = ours && tl_net_lora(net) ? is_plain(file, &l.checkpoint, &own) : TL_OK;
@@ -373,13 +447,9 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
         status = tl_weights_source_open(&l.source, ours ? file : path, l.report, &own);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", own.message);
-    tl_phase before = tl_phase_get(ctx);
-    tl_phase_set(ctx, TL_PHASE_LOAD);
     l.report->files = l.source.count;
-    status = load(&l);
-    tl_phase_set(ctx, before);
+    status = tl_transfer_weights(net, TL_PHASE_LOAD, load, &l);
     tl_weights_source_close(&l.source);
-    free(l.buffer);
-    free(l.converted);
-    return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", own.message);
+    return status == TL_OK ? TL_OK
+                           : tl_fail(error, status, "%s", own.status != TL_OK ? own.message : ctx->error.message);
 }

@@ -186,17 +186,22 @@ void tl_weights_source_close(tl_weights_source *s) {
     memset(s, 0, sizeof *s);
 }
 
-const tl_safetensors_tensor *tl_weights_source_find(const tl_weights_source *s, const char *name,
-                                                    const tl_safetensors **file) {
+int64_t tl_weights_source_index(const tl_weights_source *s, const char *name) {
     if (!s->sorted) {
-        *file = s->files[0];
-        return tl_safetensors_find(*file, name);
+        const tl_safetensors_tensor *t = tl_safetensors_find(s->files[0], name);
+        return t ? t - tl_safetensors_at(s->files[0], 0) : -1;
     }
     const tl_header_pair key = {name, NULL}, *at = &key;
     const tl_header_pair *const *found = bsearch(&at, s->sorted, (size_t)s->map.count, sizeof *s->sorted, by_tensor);
-    if (!found)
+    return found ? *found - s->map.pairs : -1;
+}
+
+const tl_safetensors_tensor *tl_weights_source_find(const tl_weights_source *s, const char *name,
+                                                    const tl_safetensors **file) {
+    int64_t index = tl_weights_source_index(s, name);
+    if (index < 0)
         return NULL;
-    *file = s->files[s->file_of[*found - s->map.pairs]];
+    *file = s->files[s->sorted ? s->file_of[index] : 0];
     return tl_safetensors_find(*file, name);
 }
 

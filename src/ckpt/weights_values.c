@@ -1,30 +1,10 @@
-/* ckpt/weights_values.c: names and values between a published file and a net. */
+/* ckpt/weights_values.c: values between a published file and a net. */
 #include "ckpt/weights.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/convert.h"
-
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-bool tl_weights_is_transposed(const tl_model *model, const char *name) {
-    static const char *const conv1d[] = {".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight",
-                                         ".mlp.c_proj.weight"};
-    for (size_t i = 0; model->family == TL_FAMILY_GPT2 && i < sizeof conv1d / sizeof conv1d[0]; i++)
-        if (ends_with(name, conv1d[i]))
-            return true;
-    return false;
-}
-
-bool tl_weights_is_buffer(const tl_model *model, const char *name) {
-    if (model->family == TL_FAMILY_GPT2)
-        return strncmp(name, "h.", 2) == 0 && (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"));
-    return model->family == TL_FAMILY_LLAMA && ends_with(name, "rotary_emb.inv_freq");
-}
 
 /* ---- formats ---- */
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/transfer.h"
 #include "tensor/ctx.h"
 
 /* Numbers and texts of the metadata. */
@@ -152,11 +153,31 @@ int64_t tl_ckpt_step(const tl_ckpt_contents *c, const tl_ckpt_state *state) {
     return state->step > updates ? state->step : updates;
 }
 
+typedef struct saving {
+    const char *path;
+    const tl_ckpt_contents *contents;
+    const tl_ckpt_state *state;
+    tl_error *error;
+} saving;
+
+static tl_status put_values(void *self, char *block, int64_t block_bytes) {
+    const saving *s = self;
+    tl_ckpt_list list;
+    header h = {0};
+    (void)block, (void)block_bytes;
+    tl_status status = tl_ckpt_list_make(s->contents, &list, s->error);
+    if (status == TL_OK)
+        status = make_header(s->contents, &list, s->state, &h, s->error);
+    if (status == TL_OK)
+        status = write_file(s->path, &h, &list, s->error);
+    free(h.bytes);
+    tl_ckpt_list_free(&list);
+    return status;
+}
+
 tl_status tl_ckpt_save(const char *path, const tl_ckpt_contents *c, const tl_ckpt_state *state, tl_error *error) {
     tl_ctx *ctx = c->ctx;
     tl_error own = {TL_OK, ""};
-    tl_ckpt_list list;
-    header h = {0};
     if (tl_ctx_is_meta(ctx))
         return tl_fail(error, TL_ERR_STATE, "a model on meta has no values to save");
     if (ctx->error.status != TL_OK)
@@ -171,15 +192,7 @@ tl_status tl_ckpt_save(const char *path, const tl_ckpt_contents *c, const tl_ckp
     all.seed_data = ctx->seed_data;
     all.seed_dropout = ctx->seed_dropout;
     all.dropout_position = ctx->random_position;
-    tl_phase before = tl_phase_get(ctx);
-    tl_phase_set(ctx, TL_PHASE_SAVE);
-    tl_status status = tl_ckpt_list_make(c, &list, &own);
-    if (status == TL_OK)
-        status = make_header(c, &list, &all, &h, &own);
-    if (status == TL_OK)
-        status = write_file(path, &h, &list, &own);
-    tl_phase_set(ctx, before);
-    free(h.bytes);
-    tl_ckpt_list_free(&list);
+    saving s = {path, c, &all, &own};
+    tl_status status = tl_transfer_save(ctx, put_values, &s);
     return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", own.message);
 }

@@ -17,7 +17,7 @@ typedef struct deepseek {
 
 static void read_latent(tl_config_reader *r) {
     tl_model *m = r->model;
-    tl_source source;
+    tl_source source = {""}; /* five sizes whose place no one shows */
     m->kv_rank = tl_config_required(r, "kv_lora_rank", NULL, 512, &source);
     /* null: queries are projected whole, as in V2-Lite */
     if (tl_config_has(r, "q_lora_rank"))

@@ -99,6 +99,8 @@ static const tl_config_family *family_of(tl_family family) {
     const char *type = tl_family_name(family);
     if (family == TL_FAMILY_GEMMA3)
         type = "gemma3_text";
+    else if (family == TL_FAMILY_GEMMA4)
+        type = "gemma4_text";
     else if (family == TL_FAMILY_LLAMA4)
         type = "llama4_text";
     return tl_config_family_find(type, NULL);

@@ -139,6 +139,52 @@ static void write_gemma(tl_json *json, const tl_model *m) {
     write_layer_types(json, m, TL_LAYER_LOCAL_ROPE);
 }
 
+/* Gemma 4 says angles for each kind of attention; the share is of a global head. */
+static void write_two_ropes(tl_json *json, const tl_model *m) {
+    int64_t size = m->global_rotary_size > 0 ? m->global_rotary_size : m->global_head_size;
+    double share = m->global_head_size > 0 ? (double)size / (double)m->global_head_size : 1;
+    if (share < 1 && 2 * (int64_t)(share * (double)m->global_head_size / 2) < size)
+        share += 1e-12; /* readers cut the product */
+    tl_json_key(json, "rope_parameters");
+    tl_json_object(json);
+    tl_json_key(json, "full_attention");
+    tl_json_object(json);
+    tl_json_put_string(json, "rope_type", "proportional");
+    tl_json_put_real(json, "partial_rotary_factor", share);
+    tl_json_put_real(json, "rope_theta", m->rope_theta);
+    tl_json_end(json);
+    tl_json_key(json, "sliding_attention");
+    tl_json_object(json);
+    tl_json_put_string(json, "rope_type", "default");
+    tl_json_put_real(json, "rope_theta", m->rope_local_theta);
+    tl_json_end(json);
+    tl_json_end(json);
+}
+
+static void write_gemma4(tl_json *json, const tl_model *m) {
+    tl_write_sizes(json, m);
+    tl_json_put_string(json, "hidden_activation", "gelu_pytorch_tanh");
+    tl_json_put_real(json, "rms_norm_eps", m->norm_epsilon);
+    tl_json_put_boolean(json, "attention_bias", m->attention_bias);
+    write_two_ropes(json, m);
+    put_real(json, "final_logit_softcapping", m->final_softcap);
+    tl_json_put_integer(json, "sliding_window", m->window > 0 ? m->window : m->context);
+    write_layer_types(json, m, TL_LAYER_LOCAL_ROPE);
+    tl_json_put_integer(json, "global_head_dim", m->global_head_size);
+    tl_json_put_boolean(json, "attention_k_eq_v", m->keys_are_values);
+    if (m->keys_are_values)
+        tl_json_put_integer(json, "num_global_key_value_heads", m->global_kv_heads);
+    tl_json_put_integer(json, "hidden_size_per_layer_input", 0);
+    tl_json_put_integer(json, "num_kv_shared_layers", 0);
+    tl_json_put_boolean(json, "use_double_wide_mlp", false);
+    tl_json_put_boolean(json, "enable_moe_block", m->experts > 0);
+    if (m->experts > 0) {
+        tl_json_put_integer(json, "num_experts", m->experts);
+        tl_json_put_integer(json, "top_k_experts", m->experts_per_token);
+        tl_json_put_integer(json, "moe_intermediate_size", m->expert_ff);
+    }
+}
+
 static void write_phi3(tl_json *json, const tl_model *m) {
     write_kin(json, m);
     write_share(json, "partial_rotary_factor", m);
@@ -346,6 +392,7 @@ void tl_write_family(tl_json *json, const tl_model *m) {
         [TL_FAMILY_GEMMA] = write_gemma,
         [TL_FAMILY_GEMMA2] = write_gemma,
         [TL_FAMILY_GEMMA3] = write_gemma,
+        [TL_FAMILY_GEMMA4] = write_gemma4,
         [TL_FAMILY_PHI] = write_phi,
         [TL_FAMILY_PHI3] = write_phi3,
         [TL_FAMILY_OLMO] = write_olmo,

@@ -96,8 +96,8 @@ static int chunk_sizes(tl_net *net, tl_dim rows, tl_dim *size) {
 /* One split has at most 16 parts; more are split twice. */
 static tl_status split_rows(tl_ctx *ctx, tl_tensor *x, const tl_dim *size, int n, tl_tensor *out[]) {
     enum { PARTS = 16 };
-    tl_dim group[PARTS];
-    tl_tensor *part[PARTS];
+    tl_dim group[PARTS] = {{0}};
+    tl_tensor *part[PARTS] = {0};
     int groups = (n + PARTS - 1) / PARTS;
     if (n <= PARTS)
         return tl_split(x, 0, size, n, out);

@@ -138,8 +138,8 @@ void tl_net_free(tl_net *net) {
         return;
     tl_ctx *ctx = net->ctx;
     tl_net_fp8_free(net);
-    tl_net_let_go(net);
     tl_net_lora_free(net);
+    tl_net_let_go(net);
     for (int i = 0; i < net->count; i++) {
         tl_tensor_clear_grad(net->parameters[i].tensor);
         tl_free(net->parameters[i].tensor);
@@ -170,11 +170,6 @@ tl_tensor *tl_net_find(const tl_net *net, const char *name) {
     return NULL;
 }
 
-/* The experts' weights and biases have their axis in front. */
-static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
-    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
-}
-
 static int64_t elements(const tl_parameter *p) {
     int64_t n = 0;
     if (!p->full)
@@ -188,6 +183,11 @@ int64_t tl_net_count_trainable(const tl_net *net) {
     for (int i = 0; i < net->count; i++)
         n += net->parameters[i].frozen ? 0 : elements(&net->parameters[i]);
     return n;
+}
+
+/* The experts' weights and biases have their axis in front. */
+static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
+    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
 }
 
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {

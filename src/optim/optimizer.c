@@ -348,3 +348,24 @@ tl_status tl_optimizer_restore(tl_optimizer *opt, int64_t steps) {
     ctx->place.module = before.module;
     return ctx->error.status;
 }
+
+tl_status tl_optimizer_refresh(tl_optimizer *opt) {
+    tl_ctx *ctx = opt->ctx;
+    tl_phase before = tl_phase_get(ctx);
+    bool recording = ctx->recording;
+    ctx->recording = false;
+    tl_phase_set(ctx, TL_PHASE_LOAD);
+    tl_scope_begin(ctx);
+    for (int i = 0; i < opt->count && ctx->error.status == TL_OK; i++) {
+        tl_slot *s = &opt->slots[i];
+        if (!s->master)
+            continue;
+        tl_free(s->master); /* first, so that no more is held than before */
+        s->master = NULL;
+        (void)add_master(opt, s); /* the context's error says */
+    }
+    tl_scope_end(ctx);
+    tl_phase_set(ctx, before);
+    ctx->recording = recording;
+    return ctx->error.status;
+}

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "hw/assumptions.h"
+#include "optim/transfer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -111,6 +112,10 @@ tl_status tl_plan_run_make(const tl_plan_options *o, bool formulas, tl_plan_run 
     if (!run->ctx)
         return error ? error->status : TL_ERR_MEMORY;
     run->trainer = tl_trainer_new(run->ctx, &o->model, &run->train);
+    /* A run that goes on from a checkpoint: its states are there before its first step, and the second finds what a new run's
+     * second would. */
+    if (run->trainer)
+        (void)tl_transfer_load(run->ctx, tl_trainer_optimizer(run->trainer), 1, true, NULL, NULL);
     for (int i = 0; i < 2 && run->trainer; i++) /* the second is the account: states exist by then */
         if (tl_trainer_step(run->trainer, NULL, NULL, run->train.optimizer.lr, NULL) != TL_OK)
             break;
@@ -190,7 +195,7 @@ tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options
 
 /* ---- reading the second step ---- */
 
-static void copy_peak(const tl_peak *from, tl_plan_peak *to) {
+void tl_plan_copy_peak(const tl_peak *from, tl_plan_peak *to) {
     memset(to, 0, sizeof *to);
     to->bytes = from->bytes;
     memcpy(to->by_category, from->by_category, sizeof to->by_category);
@@ -229,13 +234,11 @@ static tl_status read_flops(const tl_plan_options *o, tl_plan_run *run, tl_plan 
 static void read_phases(tl_plan_run *run, tl_plan *p) {
     tl_peak peak;
     tl_ledger_peak(run->ctx, &peak);
-    copy_peak(&peak, &p->peak);
-    tl_ledger_phase_peak(run->ctx, TL_PHASE_INIT, &peak);
-    copy_peak(&peak, &p->init);
+    tl_plan_copy_peak(&peak, &p->peak);
     int64_t next = -1;
     for (int phase = TL_PHASE_FORWARD; phase <= TL_PHASE_STEP; phase++) {
         tl_ledger_phase_peak(run->ctx, (tl_phase)phase, &peak);
-        copy_peak(&peak, &p->step[phase]);
+        tl_plan_copy_peak(&peak, &p->step[phase]);
         if ((tl_phase)phase != p->peak.phase && peak.bytes > next) {
             next = peak.bytes;
             p->runner_up = (tl_phase)phase;
@@ -246,8 +249,9 @@ static void read_phases(tl_plan_run *run, tl_plan *p) {
     p->allocations = tl_ledger_allocations(run->ctx);
 }
 
+enum { TL_PLAN_KINDS = 256 };
 typedef struct holders {
-    tl_plan_holder list[256];
+    tl_plan_holder list[TL_PLAN_KINDS];
     int count;
     int64_t dropped; /* tensors of kinds that found no place in the list */
 } holders;
@@ -275,13 +279,13 @@ static bool gather_holder(void *user, const tl_live_entry *e) {
     return true;
 }
 
-static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
+tl_status tl_plan_top(const tl_plan_run *run, tl_phase phase, tl_plan_holder top[TL_PLAN_TOP], int *count,
+                      int64_t *dropped, tl_error *error) {
     holders h = {.count = 0};
-    if (!tl_ledger_each_live(run->ctx, TL_PHASE_ALL, gather_holder, &h))
+    *count = 0;
+    if (!tl_ledger_each_live(run->ctx, phase, gather_holder, &h))
         return tl_fail(error, TL_ERR_MEMORY, "no memory to list what is live at the peak");
-    if (h.dropped)
-        tl_plan_note(p->leaves_out, &p->n_leaves_out, "%lld tensors at the peak beyond %d kinds of holders",
-                     (long long)h.dropped, (int)(sizeof h.list / sizeof h.list[0]));
+    *dropped = h.dropped;
     for (int k = 0; k < TL_PLAN_TOP && k < h.count; k++) {
         int best = k;
         for (int i = k + 1; i < h.count; i++)
@@ -290,9 +294,19 @@ static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
         tl_plan_holder swap = h.list[k];
         h.list[k] = h.list[best];
         h.list[best] = swap;
-        p->top[p->n_top++] = h.list[k];
+        top[(*count)++] = h.list[k];
     }
     return TL_OK;
+}
+
+static tl_status read_holders(tl_plan_run *run, tl_plan *p, tl_error *error) {
+    int64_t dropped = 0;
+    tl_status status = tl_plan_top(run, TL_PHASE_ALL, p->top, &p->n_top, &dropped, error);
+    if (status == TL_OK && dropped)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                     "%lld tensors at the peak beyond the %d kinds of holders told apart", (long long)dropped,
+                     TL_PLAN_KINDS);
+    return status;
 }
 
 static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
@@ -386,14 +400,11 @@ static void note_memory(const tl_plan_options *o, tl_plan *p) {
     if (a)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
     tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
-    tl_plan_note(p->leaves_out, &p->n_leaves_out, "what loading and saving a checkpoint holds for a moment");
     if (o->devices.count > 1)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
 }
 
-static bool fits(const tl_plan *p) {
-    return p->usable_bytes > 0 && p->arena_bytes <= p->usable_bytes && p->init.bytes <= p->usable_bytes;
-}
+static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && tl_plan_needs(p) <= p->usable_bytes; }
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     tl_plan_largest found;
@@ -425,6 +436,8 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
         status = read_flops(o, &run, p, error);
     if (status == TL_OK)
         status = read_arena(&run, p, error);
+    if (status == TL_OK)
+        status = tl_plan_moments(o, &run, p, error);
     if (status == TL_OK) {
         tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
         p->fits = fits(p);

@@ -21,5 +21,8 @@ void tl_plan_op_time(const tl_plan_rates *rates, const tl_op_entry *entry, tl_pl
 double tl_plan_bandwidth(const tl_devices *devices, const tl_machine *machine);
 /* Time, bound, cost of the step that `run` logged. */
 void tl_plan_time(const tl_plan_options *options, tl_plan_run *run, tl_plan *plan);
+/* Init, load and save; after everything else was read off the run. */
+tl_status tl_plan_moments(const tl_plan_options *options, tl_plan_run *run, tl_plan *plan, tl_error *error);
+void tl_plan_copy_peak(const tl_peak *from, tl_plan_peak *to);
 
 #endif

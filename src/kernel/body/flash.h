@@ -77,10 +77,9 @@ static void N(product)(N(room) * r, REAL *c, int64_t ldc, const REAL *a, int64_t
         for (int64_t i = 0; i < m; i += ROWS) {
             if (two)
                 N(micro)
-                (c + i * ldc + j, ldc, a + i * a_row, a_row, a_col, b + j, ldb, k, tl_min_i64(ROWS, m - i), add, 2);
-            else
-                N(micro)
-                (c + i * ldc + j, ldc, a + i * a_row, a_row, a_col, b + j, ldb, k, tl_min_i64(ROWS, m - i), add, 1);
+            (c + i * ldc + j, ldc, a + i * a_row, a_row, a_col, b + j, ldb, k, tl_min_i64(ROWS, m - i), add, 2);
+            else N(micro)(c + i * ldc + j, ldc, a + i * a_row, a_row, a_col, b + j, ldb, k, tl_min_i64(ROWS, m - i),
+                          add, 1);
         }
         j += two ? 2 * LANES : LANES;
     }
