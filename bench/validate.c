@@ -52,8 +52,11 @@ bool plan_start(tl_plan_options *o, const char *model, const char *device, answe
     o->grads_apart = true; /* PyTorch's, in all of these frameworks */
     o->optimizer =
         (tl_optimizer_options){.kind = TL_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-    if (o->devices.accelerator)
-        a->device = (double)o->devices.accelerator->memory_bytes;
+    const tl_accelerator *card = o->devices.accelerator;
+    if (card)
+        a->device = (double)(card->driver_bytes   ? card->driver_bytes
+                             : card->memory_bytes ? card->memory_bytes
+                                                  : card->label_bytes);
     return true;
 }
 

@@ -45,7 +45,7 @@ typedef struct config {
     int threads;
     tl_recompute recompute;
     tl_lora_options lora;
-    const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
+    const char *choices;                  /* "norm=composed,loss=chunked:3"; NULL: none */
     bool fused_qkv, hold, offload, apart; /* of the model, and of tl_train_options */
 } config;
 
@@ -742,7 +742,6 @@ int main(void) {
         cmocka_unit_test(test_arena_holds_every_step),
         cmocka_unit_test(test_arena_reports_unplanned),
         cmocka_unit_test(test_mutations_are_caught),
-        cmocka_unit_test(test_resident_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

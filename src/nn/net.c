@@ -88,6 +88,14 @@ tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const 
     return tl_net_new_lora(ctx, model, dtype, init, NULL);
 }
 
+/* False: the context's error. Options that ask for nothing are none. */
+static bool adapters_begin(tl_net *net, const tl_lora_options *lora) {
+    if (!lora)
+        return true;
+    bool nothing = lora->rank == 0 && lora->prefix == 0 && lora->base == TL_LORA_PLAIN;
+    return nothing ? tl_lora_check(lora, &net->ctx->error) == TL_OK : tl_lora_begin(net, lora);
+}
+
 tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const char *init,
                         const tl_lora_options *lora) {
     tl_init_scheme scheme;
@@ -119,10 +127,7 @@ tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, cons
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
     make_symbols(net);
-    bool ok =
-        net->blocks &&
-        (!lora || (lora->rank == 0 && lora->prefix == 0 && lora->base == TL_LORA_PLAIN) || tl_lora_begin(net, lora)) &&
-        net->code->build(net) && (!net->lora || tl_lora_finish(net));
+    bool ok = net->blocks && adapters_begin(net, lora) && net->code->build(net) && (!net->lora || tl_lora_finish(net));
     tl_scope_end(ctx);
     tl_phase_set(ctx, before);
     ctx->recording = recording;
