@@ -2,7 +2,8 @@
  *
  * --json: {"schema","verb":"plan","infer":true,"model":{"name","parameters"},
  *   "memory":{"device","capacity_bytes","usable_bytes","fits" (null where the memory is not known),"peak_bytes","weights_bytes",
- *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8"}},
+ *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8","nf4",
+ *             "nf4-dq"}},
  *   "cache":{"positions","bytes_per_position","dtype"},
  *   "prefill":{"tokens","flops","flops_per_token","bytes","peak_bytes","seconds_at_least","bound"},
  *   "decode":{"position","flops_per_token","bytes_per_token","peak_bytes","seconds_at_least","tokens_per_second_at_most","bound"},
@@ -14,7 +15,7 @@
 #include "infer.h"
 #include "plan_infer.h"
 
-enum { WEIGHTS = 3 };
+enum { INT8 = 2, NF4, NF4_TWICE, WEIGHTS };
 
 typedef struct part { /* a prefill, or one token */
     tl_u128 matmul, bytes;
@@ -35,8 +36,8 @@ typedef struct serving {
     tl_notes leaves_out;
 } serving;
 
-static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", NULL};
-static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16};
+static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", "nf4", "nf4-dq", NULL};
+static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16, TL_BF16, TL_BF16};
 
 /* Of a training run: said together with --infer they would change nothing. */
 static int refuse_training(const tl_cli *cli) {
@@ -48,6 +49,12 @@ static int refuse_training(const tl_cli *cli) {
     return TL_EXIT_OK;
 }
 
+static void set_form(tl_infer_options *o, int form) {
+    o->dtype = weights_dtypes[form];
+    o->int8 = form == INT8;
+    o->base.base = form == NF4 ? TL_LORA_NF4 : form == NF4_TWICE ? TL_LORA_NF4_TWICE : TL_LORA_PLAIN;
+}
+
 static int read_sizes(serving *s, const char *prompt, const char *weights) {
     const tl_cli *cli = s->cli;
     const tl_model *m = &s->request.options.model;
@@ -56,7 +63,7 @@ static int read_sizes(serving *s, const char *prompt, const char *weights) {
     while (weights && weights_names[found] && strcmp(weights_names[found], weights) != 0)
         found++;
     if (!weights_names[found])
-        return tl_usage(cli, "--weights \"%.40s\": f32, bf16 or int8 would work", weights);
+        return tl_usage(cli, "--weights \"%.40s\": f32, bf16, int8, nf4 or nf4-dq would work", weights);
     if (m->family == TL_FAMILY_CRUNCHER)
         return tl_usage(cli, "%s writes no text", m->name);
     if (m->learned_positions && s->request.options.seq > m->context)
@@ -64,7 +71,7 @@ static int read_sizes(serving *s, const char *prompt, const char *weights) {
                         (long long)m->context);
     o->model = *m;
     o->dtype = o->cache_dtype = weights_dtypes[found];
-    o->int8 = found == 2;
+    set_form(o, found);
     o->threads = s->request.options.threads;
     o->capacity = s->request.options.seq;
     o->new_tokens = 2; /* the prefill gives the first, one forward more the second: it is what each later one is like */
@@ -84,6 +91,12 @@ static void bound(const serving *s, double peak, part *p) {
     const double compute = tl_u128_double(p->matmul) / peak, memory = tl_u128_double(p->bytes) / s->bandwidth;
     p->by_memory = memory >= compute;
     p->seconds = p->by_memory ? memory : compute;
+}
+
+static const char *weights_name(const serving *s) {
+    return s->options.int8                         ? "int8"
+           : s->options.base.base != TL_LORA_PLAIN ? tl_lora_base_name(s->options.base.base)
+                                                   : tl_dtype_name(s->options.dtype);
 }
 
 static void bounds(serving *s) {
@@ -117,6 +130,11 @@ static void bounds(serving *s) {
     tl_notes_add(&s->request.defaults, "attention eager");
     if (s->options.int8)
         tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded");
+    if (s->options.base.base != TL_LORA_PLAIN)
+        tl_notes_add(
+            &s->request.defaults,
+            "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases and the head stay bf16",
+            weights_name(s));
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
 }
 
@@ -126,7 +144,7 @@ static int make(serving *s) {
         tl_infer_options small = s->options;
         tl_infer_plan plan;
         small.dtype = small.cache_dtype = weights_dtypes[i];
-        small.int8 = i == 2;
+        set_form(&small, i);
         small.capacity = small.prompt_tokens = small.new_tokens = 1;
         if (tl_infer_plan_make(&small, &plan, &error) != TL_OK)
             return tl_failed(s->cli, &error);
@@ -140,8 +158,6 @@ static int make(serving *s) {
 }
 
 static bool exceeds(const serving *s) { return s->usable > 0 && s->plan.peak_bytes > s->usable; }
-
-static const char *weights_name(const serving *s) { return s->options.int8 ? "int8" : tl_dtype_name(s->options.dtype); }
 
 /* ---- JSON ---- */
 
@@ -232,7 +248,7 @@ static void out_part(const serving *s, const char *label, const char *what, cons
 static int print_page(const serving *s) {
     const tl_cli *cli = s->cli;
     const tl_infer_plan *p = &s->plan;
-    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], answer[2 * TL_TEXT + 64], rest[160] = "", what[96];
+    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], d[TL_TEXT], answer[2 * TL_TEXT + 64], rest[160] = "", what[96];
     tl_text_bytes((double)p->peak_bytes, cli->units, a);
     tl_text_bytes((double)s->usable, cli->units, b);
     if (s->usable <= 0)
@@ -246,11 +262,12 @@ static int print_page(const serving *s) {
     tl_out_answer(cli, answer, rest[0] ? rest : NULL);
     tl_out_item(cli, "model", "%s, %s parameters", s->options.model.name,
                 tl_text_count(tl_u128_double(s->parameters), a));
-    tl_out_item(cli, "weights", "%s in %s   (f32 %s, bf16 %s, int8 %s)",
+    tl_out_item(cli, "weights", "%s in %s   (f32 %s, bf16 %s, int8 %s, nf4 %s)",
                 tl_text_bytes((double)p->weights_bytes, cli->units, answer), weights_name(s),
                 tl_text_bytes((double)s->by_dtype[0], cli->units, a),
                 tl_text_bytes((double)s->by_dtype[1], cli->units, b),
-                tl_text_bytes((double)s->by_dtype[2], cli->units, c));
+                tl_text_bytes((double)s->by_dtype[INT8], cli->units, c),
+                tl_text_bytes((double)s->by_dtype[NF4], cli->units, d));
     tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each",
                 tl_text_bytes((double)p->cache_bytes, cli->units, a), (long long)s->options.capacity,
                 tl_dtype_name(s->options.cache_dtype),
