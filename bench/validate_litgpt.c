@@ -7,7 +7,7 @@
  *   adapters            finetune/lora.py: rank 8, alpha 16, dropout 0.05, query and value; checked against the row's trainable
  *                       parameters
  *   q, k and v in one   lit_gpt/model.py CausalSelfAttention.attn; LoRAQKVLinear in lit_gpt/lora.py, index_copy keeps its source
- *   norm                lit_gpt/rmsnorm.py (in f32), torch.nn.LayerNorm
+ *   norm                lit_gpt/rmsnorm.py of that autumn: in f32, the gain too, then back; torch.nn.LayerNorm
  *   chunks of logits    128 tokens each (lm_head_chunk_size in finetune/lora.py, chunked_cross_entropy)
  *   logits              a module set up by Lightning Fabric gives its output as f32 (HalfPrecision.convert_output); the loop's
  *                       variable `logits` holds them while backward runs; cross_entropy keeps log-softmax in f32
@@ -70,6 +70,7 @@ static bool choose(const tl_model *model, tl_choices *choices) {
     if (tl_engine_find("litgpt", &engine, &error) != TL_OK)
         return false;
     tl_engine_choose(engine, model, choices);
+    choices->norm = TL_NORM_WIDE;
     choices->loss = TL_LOSS_CHUNKS_FP32;
     return true;
 }

@@ -71,6 +71,8 @@ static bool add_tutorial(report *r, const table *t, const char *what) {
                    NULL) &&
                add(r, model, "torchtune LoRA training, reserved", reserved(a.planned), value[1] * 1e9, NULL);
     }
+    if (!strstr(what, "rank 8 Q,V / all / rank 64 Q,V / all"))
+        return add(r, model, what, 0, 0, "a run that is not described");
     if (!numbers(t, value, 4))
         return false;
     for (int i = 0; i < 4; i++) {
