@@ -268,7 +268,8 @@ static int fit_model(tl_cli *cli) {
                                          TL_OPTION_GLU,       TL_OPTION_GELU,
                                          TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV,
                                          TL_OPTION_GRADS,     TL_OPTION_UPDATE,
-                                         TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD};
+                                         TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD,
+                                         TL_OPTION_ENGINE};
     for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
@@ -333,7 +334,7 @@ const tl_verb tl_verb_fit = {
                "  tally fit batch gpt2-xl -g A100-80G\n"
                "  tally fit context llama-3.2-1b -g H100",
     .takes = TL_TAKES(GPUS) | TL_TAKES(PRECISION) | TL_TAKES(OPTIM) | TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) |
-             TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES,
+             TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE),
     .does = {[TL_OPTION_PRECISION] = TL_DOES(TL_PRECISION_FP32) | TL_DOES(TL_PRECISION_BF16) |
                                      TL_DOES(TL_PRECISION_BF16_MIXED) | TL_DOES(TL_PRECISION_FP16_MIXED) |
                                      TL_DOES(TL_PRECISION_FP8_MIXED)},

@@ -4,6 +4,7 @@
 
 #include "fit.h"
 #include "plan_request.h"
+#include "tally/engine.h"
 
 static const char *const what_names[] = {"model", "batch", "context", "devices"};
 
@@ -30,7 +31,10 @@ static int find_axis(const tl_cli *cli, tl_fitting *f) {
     f->next_bytes = found.next_bytes, f->limited = found.limited, f->runs = found.runs;
     const char *symbol = f->what == TL_FIT_BATCH ? "B" : "T";
     snprintf(f->formula, sizeof f->formula,
-             "largest %s with arena(%s) <= usable = capacity - device context, by %d plans", symbol, symbol, f->runs);
+             f->request.options.engine == tl_engine_at(0)
+                 ? "largest %s with arena(%s) <= usable = capacity - device context, by %d plans"
+                 : "largest %s with held(%s) <= usable = capacity - device context - workspaces, by %d plans",
+             symbol, symbol, f->runs);
     return TL_EXIT_OK;
 }
 
@@ -47,7 +51,7 @@ static int find_devices(const tl_cli *cli, tl_fitting *f) {
     }
     f->runs = 1;
     f->value = p->fits ? 1 : 0;
-    f->bytes = p->arena_bytes, f->peak_bytes = p->peak.bytes;
+    f->bytes = p->needs_bytes, f->peak_bytes = p->peak.bytes;
     free(p);
     snprintf(f->formula, sizeof f->formula,
              "1 if arena <= usable, else none: plain data parallel keeps everything on every device");
@@ -96,15 +100,21 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     const char *gpus = tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here";
     char with[128 + TL_CHOICES_TEXT] = "", choices[TL_CHOICES_TEXT];
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
-        snprintf(with, sizeof with, " --precision %s --optim %s", tl_option_choice(cli, TL_OPTION_PRECISION),
+        snprintf(with, sizeof with, " --precision %s --optim %s", tl_precision_name(o->precision),
                  tl_option_choice(cli, TL_OPTION_OPTIM));
+    if (o->engine != tl_engine_at(0)) {
+        size_t at = strlen(with);
+        snprintf(with + at, sizeof with - at, " --engine %s", o->engine->name);
+    }
     if (o->recompute.kind != TL_RECOMPUTE_NONE) {
         char recompute[32];
         size_t at = strlen(with);
         snprintf(with + at, sizeof with - at, " --recompute %s",
                  tl_recompute_text(o->recompute, recompute, sizeof recompute));
     }
-    if (tl_choices_text(&o->choices, choices, sizeof choices)[0]) {
+    tl_choices own;
+    tl_engine_choose(o->engine, &o->model, &own);
+    if (tl_choices_difference(&own, &o->choices, choices, sizeof choices)[0]) {
         size_t at = strlen(with);
         snprintf(with + at, sizeof with - at, " --choice %s", choices);
     }
@@ -187,9 +197,19 @@ static void add_notes(const tl_cli *cli, tl_fitting *f) {
                      (long long)cli->options.devices.count);
     if (!cli->options.devices.here)
         tl_notes_add(&f->assumed, "%.2f GiB of device context outside tensors", (double)f->context / 1073741824.0);
-    tl_notes_add(&f->left_out, "allocator slack beyond the arena");
+    const tl_engine *e = f->request.options.engine;
+    char text[TL_CHOICES_TEXT];
+    if (e != tl_engine_at(0))
+        tl_notes_add(&f->assumed, "engine %s: %s", e->name,
+                     tl_engine_text(e, &f->request.options.model, text, sizeof text));
+    if (e->allocator == TL_ALLOCATOR_CACHING && !cli->options.devices.here)
+        tl_notes_add(&f->assumed, "%.3f of the live peak held by its caching allocator, %lld MiB of workspaces",
+                     1 + e->slack_permille / 1000.0, (long long)(e->workspaces * e->workspace_bytes >> 20));
+    else
+        tl_notes_add(&f->left_out, "allocator slack beyond the arena");
     if (!cli->options.devices.here)
-        tl_notes_add(&f->left_out, "library workspaces (cuBLAS, NCCL) on the device");
+        tl_notes_add(&f->left_out, "%s on the device",
+                     e->workspaces ? "NCCL's memory" : "library workspaces (cuBLAS, NCCL)");
     if (f->what == TL_FIT_CONTEXT && f->value > f->request.options.model.context)
         tl_notes_add(&f->left_out, "whether the model is any good beyond its context of %lld",
                      (long long)f->request.options.model.context);
@@ -212,8 +232,8 @@ int tl_fit_plan(tl_cli *cli, tl_fit_what what) {
     if (status == TL_EXIT_OK)
         status = tl_request_model(cli, f->model, &f->request);
     if (status == TL_EXIT_OK) {
-        tl_plan_capacity(&f->request.options.devices, f->request.options.machine, &f->capacity, &f->usable,
-                         &f->context);
+        tl_plan_capacity(&f->request.options.devices, f->request.options.machine, f->request.options.engine,
+                         &f->capacity, &f->usable, &f->context);
         if (f->usable <= 0)
             status = tl_usage(cli, "the memory of %s is not known", f->request.device);
     }

@@ -29,7 +29,8 @@ static const char *const switches[] = {"off", "on", NULL};
 static const char *const attentions[] = {"eager", "flash", "math", NULL};
 static const char *const losses[] = {"full",        "full-fp32",   "chunked",     "fused",
                                      "log-softmax", "chunks-kept", "chunks-fp32", NULL};
-static const char *const norms[] = {"fused", "composed", NULL};
+static const char *const norms[] = {"fused", "composed", "wide", NULL};
+static const char *const gelus[] = {"fused", "composed", NULL};
 static const char *const glus[] = {"composed", "fused", NULL};
 static const char *const rotaries[] = {"computed", "tables", NULL};
 static const char *const gradients[] = {"parameters", "f32", NULL};
@@ -77,10 +78,10 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_ATTENTION] = {"attention", 0, "NAME", KIND_WAY, attentions, 0, 0, 0,
                              "How attention is computed: eager (default), flash, math"},
     [TL_OPTION_LOSS] = {"loss", 0, "NAME", KIND_WAY, losses, 0, 0, 0,
-                        "The loss: full (default), full-fp32, chunked[:K], fused[:K]"},
-    [TL_OPTION_NORM] = {"norm", 0, "NAME", KIND_WAY, norms, 0, 0, 0, "RMSNorm: fused (default) or composed"},
+                        "The loss: full (default), full-fp32, chunked[:K], fused[:K], log-softmax"},
+    [TL_OPTION_NORM] = {"norm", 0, "NAME", KIND_WAY, norms, 0, 0, 0, "RMSNorm: fused (default), composed or wide"},
     [TL_OPTION_GLU] = {"glu", 0, "NAME", KIND_WAY, glus, 0, 0, 0, "Gated MLPs: composed (default) or fused"},
-    [TL_OPTION_GELU] = {"gelu", 0, "NAME", KIND_WAY, norms, 0, 0, 0, "GELU's tanh form: fused (default) or composed"},
+    [TL_OPTION_GELU] = {"gelu", 0, "NAME", KIND_WAY, gelus, 0, 0, 0, "GELU's tanh form: fused (default) or composed"},
     [TL_OPTION_ROTARY] = {"rotary", 0, "NAME", KIND_WAY, rotaries, 0, 0, 0,
                           "Rotary positions: computed (default) or from tables"},
     [TL_OPTION_REPEAT_KV] = {"repeat-kv", 0, "off|on", KIND_WAY, switches, 0, 0, 0,
@@ -95,8 +96,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                           "Any choice by name, several with commas: mask-tensor=on"},
     [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, 0, 0,
                              "What backward computes again: none (default), selective, full, every:K"},
-    [TL_OPTION_ENGINE] = {"engine", 0, "NAME", KIND_CHOICE, engines, 0, TL_DOES(0), 0,
-                          "Whose implementation choices to plan with: tally (default)"},
+    [TL_OPTION_ENGINE] = {"engine", 0, "NAME", KIND_CHOICE, engines, 0, 0, 0,
+                          "Run as this framework does: tally (default), torch-eager, hf-trainer, megatron-te, …"},
     [TL_OPTION_FLOPS] = {"flops", 0, "HOW", KIND_CHOICE, flops_kinds, TL_FLOPS_FULL,
                          TL_DOES(TL_FLOPS_CAUSAL) | TL_DOES(TL_FLOPS_FULL), 0,
                          "Count attention in full (default) or its causal half"},

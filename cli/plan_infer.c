@@ -105,7 +105,7 @@ static void bounds(serving *s) {
     char source[320];
     int64_t context = 0;
     double peak = r->peak;
-    tl_plan_capacity(&r->devices, r->machine, &s->capacity, &s->usable, &context);
+    tl_plan_capacity(&r->devices, r->machine, NULL, &s->capacity, &s->usable, &context);
     s->prefill = (part){g->prefill.matmul, g->prefill.read + g->prefill.written, g->prefill.peak_bytes, 0, false};
     s->decode =
         (part){g->decode.last_matmul, g->decode.last_read + g->decode.last_written, g->decode.peak_bytes, 0, false};

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "plan_account.h"
+#include "tally/engine.h"
 
 static const char *const category_about[TL_CATEGORY_COUNT] = {
     [TL_PARAM] = "weights",
@@ -139,6 +140,7 @@ static void put_memory(tl_json *json, const tl_account *a) {
     tl_json_put_string(json, "peak_site", largest->site);
     tl_json_put_string(json, "runner_up_phase", tl_phase_name(p->runner_up));
     tl_json_put_integer(json, "arena_bytes", p->arena_bytes);
+    tl_json_put_integer(json, "needs_bytes", p->needs_bytes);
     put_categories(json, "by_category", largest->by_category);
     put_categories(json, "high_by_category", p->high);
     tl_json_key(json, "by_phase");
@@ -158,6 +160,10 @@ static void put_memory(tl_json *json, const tl_account *a) {
     tl_json_object(json);
     if (p->context_bytes > 0)
         tl_json_put_integer(json, "context", p->context_bytes);
+    if (p->workspace_bytes > 0)
+        tl_json_put_integer(json, "workspaces", p->workspace_bytes);
+    if (p->slack_bytes > 0)
+        tl_json_put_integer(json, "allocator", p->slack_bytes);
     tl_json_end(json);
     tl_json_key(json, "stages");
     tl_json_array(json);
@@ -189,6 +195,7 @@ static void put_layout(const tl_cli *cli, tl_json *json, const tl_account *a) {
     if (a->request.options.model.family != TL_FAMILY_CRUNCHER)
         tl_json_put_integer(json, "seq", p->seq);
     tl_json_put_integer(json, "accumulation", p->accumulation);
+    tl_json_put_string(json, "engine", a->request.options.engine->name);
     tl_json_put_string(json, "precision", tl_precision_name(a->request.options.precision));
     tl_json_put_boolean(json, "autocast", a->request.options.autocast);
     tl_json_put_string(json, "optim", tl_option_choice(cli, TL_OPTION_OPTIM));
@@ -270,7 +277,7 @@ static void put_suggestions(tl_json *json, const tl_account *a) {
     tl_json_end(json);
     if (!tl_account_exceeds(a))
         return;
-    tl_json_put_integer(json, "over_bytes", a->plan.arena_bytes - a->plan.usable_bytes);
+    tl_json_put_integer(json, "over_bytes", a->plan.needs_bytes - a->plan.usable_bytes);
     tl_json_put_integer(json, "state_bytes", a->advice.state_bytes);
     tl_json_put_boolean(json, "state_alone_exceeds", a->advice.state_exceeds);
 }
@@ -289,7 +296,8 @@ static void put_notes(tl_json *json, const tl_account *a) {
     tl_json_array(json);
     for (int i = 0; i < p->n_leaves_out; i++)
         tl_json_string(json, p->leaves_out[i]);
-    tl_json_string(json, "memory.host_bytes and memory.outside.allocator: not known before a run");
+    tl_json_string(json, p->slack_bytes > 0 ? "memory.host_bytes: not known before a run"
+                                            : "memory.host_bytes and memory.outside.allocator: not known before a run");
     if (p->max_micro_batch < 0)
         tl_json_string(json, "memory.max_micro_batch: `tally fit batch' finds it");
     if (p->total_seconds <= 0)

@@ -19,7 +19,7 @@ static int64_t state_at_peak(const tl_plan *p) {
 static void out_answer(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
     char need[TL_TEXT], has[TL_TEXT], rest[TL_TEXT], line[200], about[200];
-    bytes_text(cli, p->arena_bytes, need), bytes_text(cli, p->usable_bytes, has);
+    bytes_text(cli, p->needs_bytes, need), bytes_text(cli, p->usable_bytes, has);
     const char *each = p->devices > 1 ? "each " : "";
     if (p->usable_bytes <= 0) {
         snprintf(line, sizeof line, "needs %s", need);
@@ -27,13 +27,13 @@ static void out_answer(const tl_cli *cli, const tl_account *a) {
         tl_out_answer(cli, line, about);
         return;
     }
-    double percent = (double)p->arena_bytes / (double)p->usable_bytes * 100;
+    double percent = (double)p->needs_bytes / (double)p->usable_bytes * 100;
     if (p->fits) {
         snprintf(line, sizeof line, "fits: needs %s of %s usable", need, has);
         snprintf(about, sizeof about, "(%.*f %%; %s%s)", percent < 10 ? 1 : 0, percent, each, a->request.device);
     } else {
         snprintf(line, sizeof line, "does not fit: needs %s, has %s usable", need, has);
-        bytes_text(cli, p->arena_bytes - p->usable_bytes, rest);
+        bytes_text(cli, p->needs_bytes - p->usable_bytes, rest);
         snprintf(about, sizeof about, "(%s over; %s%s)", rest, each, a->request.device);
     }
     tl_out_answer(cli, line, about);
@@ -64,7 +64,7 @@ static void out_model(const tl_cli *cli, const tl_account *a) {
         cli, "run", "%lld sequence%s%s at once, %lld micro-batch%s a step, %lld device%s: global batch %s; %s%s, %s%s",
         (long long)p->micro_batch, p->micro_batch == 1 ? "" : "s", seq, (long long)p->accumulation,
         p->accumulation == 1 ? "" : "es", (long long)p->devices, p->devices == 1 ? "" : "s (plain data parallel)",
-        tl_text_grouped((tl_u128)p->global_batch, count), tl_option_choice(cli, TL_OPTION_PRECISION),
+        tl_text_grouped((tl_u128)p->global_batch, count), tl_precision_name(o->precision),
         o->autocast ? " by autocast" : "", tl_option_choice(cli, TL_OPTION_OPTIM), recompute);
 }
 
@@ -97,7 +97,10 @@ static void out_phases(const tl_cli *cli, const tl_plan *p) {
                 bytes_text(cli, p->load.bytes, load), bytes_text(cli, p->peak.bytes, step),
                 bytes_text(cli, p->save.bytes, save));
     bytes_text(cli, p->arena_bytes, size);
-    char over[TL_TEXT];
+    char over[TL_TEXT], held[TL_TEXT];
+    if (p->slack_bytes)
+        tl_out_item(cli, "allocator", "holds %s: the peak and %s of slack", bytes_text(cli, p->needs_bytes, held),
+                    bytes_text(cli, p->slack_bytes, over));
     tl_out_item(cli, "arena", "%s: the peak and %s of alignment and fragmentation; %lld allocations a step", size,
                 bytes_text(cli, p->arena_bytes - p->peak.bytes, over), (long long)p->allocations);
 }
@@ -222,7 +225,7 @@ static void out_missing(const tl_cli *cli, const tl_account *a) {
     for (int c = 1; c < TL_CATEGORY_COUNT; c++)
         if (p->peak.by_category[c] > p->peak.by_category[largest])
             largest = c;
-    tl_text_grouped((tl_u128)(p->arena_bytes - p->usable_bytes), over);
+    tl_text_grouped((tl_u128)(p->needs_bytes - p->usable_bytes), over);
     tl_out_item(cli, "missing", "%s bytes; the largest part is %s: %s at the peak", over, words[largest],
                 bytes_text(cli, p->peak.by_category[largest], size));
     bytes_text(cli, advice->state_bytes, size), bytes_text(cli, p->usable_bytes, usable);

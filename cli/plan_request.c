@@ -3,6 +3,7 @@
 
 #include "lora.h"
 #include "plan_request.h"
+#include "tally/engine.h"
 
 tl_optimizer_options tl_cli_optimizer(const tl_cli *cli) {
     return tl_cli_optimizer_of(cli->options.at[TL_OPTION_OPTIM].choice);
@@ -67,13 +68,10 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
     if (options->devices_status != TL_OK)
         return tl_usage(cli, "--gpus: %s", options->devices_error.message);
     r->options.devices = options->devices;
-    r->options.precision = (tl_precision)options->at[TL_OPTION_PRECISION].choice;
-    r->options.autocast = options->at[TL_OPTION_AUTOCAST].choice != 0;
+    r->options.engine = tl_cli_engine(cli);
+    tl_cli_formats(cli, &r->options.precision, &r->options.autocast);
     r->options.optimizer = tl_cli_optimizer(cli);
     r->options.recompute = tl_cli_recompute(cli);
-    const int chosen = tl_cli_choices(cli, &r->options.choices);
-    if (chosen != TL_EXIT_OK)
-        return chosen;
     r->options.peak = options->at[TL_OPTION_PEAK].real;
     r->options.mfu = options->at[TL_OPTION_MFU].real;
     int status = tl_cli_lora_typed(cli, &r->options.lora);
@@ -83,8 +81,11 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
         status = request_here(cli, r);
     else
         r->device = options->devices.accelerator->name;
+    const bool other = r->options.engine != tl_engine_at(0);
     if (!tl_given(cli, TL_OPTION_PRECISION))
-        tl_notes_add(&r->defaults, "--precision %s", tl_option_choice(cli, TL_OPTION_PRECISION));
+        tl_notes_add(&r->defaults, "--precision %s%s%s%s%s", tl_precision_name(r->options.precision),
+                     other ? " of " : "", other ? r->options.engine->name : "", other ? ": " : "",
+                     other ? r->options.engine->formats : "");
     if (!tl_given(cli, TL_OPTION_OPTIM))
         tl_notes_add(&r->defaults, "--optim %s", tl_option_choice(cli, TL_OPTION_OPTIM));
     return status;
@@ -96,6 +97,10 @@ int tl_request_model(const tl_cli *cli, const char *model, tl_request *r) {
     tl_error error = {TL_OK, ""};
     if (tl_model_find(model, &o->model, &error) != TL_OK)
         return tl_failed(cli, &error);
+    tl_engine_choose(o->engine, &o->model, &o->choices);
+    const int chosen = tl_cli_choices(cli, &o->choices);
+    if (chosen != TL_EXIT_OK)
+        return chosen;
     bool tokens = o->model.family != TL_FAMILY_CRUNCHER;
     o->seq = 1;
     if (tokens) {
@@ -184,15 +189,19 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
     append(text, size, " --micro-batch %lld", (long long)o->micro_batch);
     if (o->global_batch)
         append(text, size, " --global-batch %lld", (long long)o->global_batch);
-    append(text, size, " --precision %s --optim %s --flops %s", tl_option_choice(cli, TL_OPTION_PRECISION),
+    if (o->engine != tl_engine_at(0))
+        append(text, size, " --engine %s", o->engine->name);
+    append(text, size, " --precision %s --optim %s --flops %s", tl_precision_name(o->precision),
            tl_option_choice(cli, TL_OPTION_OPTIM), tl_option_choice(cli, TL_OPTION_FLOPS));
-    if (o->autocast)
-        append(text, size, " --autocast on");
+    if (o->autocast != (o->engine->autocast && o->precision >= TL_PRECISION_BF16_MIXED))
+        append(text, size, " --autocast %s", o->autocast ? "on" : "off");
     char recompute[32];
     if (o->recompute.kind != TL_RECOMPUTE_NONE)
         append(text, size, " --recompute %s", tl_recompute_text(o->recompute, recompute, sizeof recompute));
     char choices[TL_CHOICES_TEXT];
-    if (tl_choices_text(&o->choices, choices, sizeof choices)[0])
+    tl_choices own;
+    tl_engine_choose(o->engine, &o->model, &own);
+    if (tl_choices_difference(&own, &o->choices, choices, sizeof choices)[0])
         append(text, size, " --choice %s", choices);
     tl_cli_lora_text(&o->lora, quoted, sizeof quoted);
     append(text, size, "%s", quoted);

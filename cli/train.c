@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "tally/engine.h"
 #include "tally/init.h"
 #include "lora.h"
 #include "tally/run.h"
@@ -34,6 +35,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_PRECISION] = {"precision", TL_OPTION_PRECISION, "fp32", FIXED, false, NULL},
     [TL_SET_AUTOCAST] = {"autocast", TL_OPTION_AUTOCAST, "off", FIXED, false, NULL},
     [TL_SET_RECOMPUTE] = {"recompute", TL_OPTION_RECOMPUTE, "none", FIXED, false, NULL},
+    [TL_SET_ENGINE] = {"engine", TL_OPTION_ENGINE, "tally", FIXED, false, NULL},
     [TL_SET_CHOICE] = {"choice", TL_OPTION_CHOICE, "", FIXED, false, NULL},
     [TL_SET_LR] = {"lr", -1, "", FIXED, false, NULL},
     [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", FIXED, false, NULL},
@@ -102,6 +104,12 @@ static void set_defaults(tl_train *t) {
     }
 }
 
+static void note_given(tl_train *t, tl_setting s) {
+    t->steps_given |= s == TL_SET_STEPS;
+    t->precision_given |= s == TL_SET_PRECISION;
+    t->autocast_given |= s == TL_SET_AUTOCAST;
+}
+
 static int take_key(tl_train *t, const char *path, const tl_run_file *file, const char *key) {
     tl_error error = {TL_OK, ""};
     int s = 0;
@@ -117,7 +125,7 @@ static int take_key(tl_train *t, const char *path, const tl_run_file *file, cons
     }
     if (tl_run_file_typed(file, key, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
         return tl_failed(t->cli, &error);
-    t->steps_given |= s == TL_SET_STEPS;
+    note_given(t, (tl_setting)s);
     return TL_EXIT_OK;
 }
 
@@ -283,8 +291,9 @@ static int read_optimizer(tl_train *t) {
     t->plan.precision = (tl_precision)precision;
     t->plan.autocast = autocast != 0;
     tl_error error = {TL_OK, ""};
+    tl_choices checked = {0}; /* they are set when the model is known */
     if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK ||
-        tl_choices_parse(t->texts[TL_SET_CHOICE], &t->plan.choices, &error) != TL_OK)
+        tl_choices_parse(t->texts[TL_SET_CHOICE], &checked, &error) != TL_OK)
         return tl_usage(t->cli, "%s", error.message);
     switch (found) {
     case TL_CHOICE_ADAMW:
@@ -428,7 +437,9 @@ static int read_typed(tl_train *t) {
     for (int s = 0; s < TL_SET_COUNT; s++) {
         const char *text = typed(cli, (tl_setting)s);
         if (s == TL_SET_CHOICE) /* of several options */
-            text = tl_cli_gives_choices(cli) ? tl_choices_text(&chosen, choices, sizeof choices) : NULL;
+            text = tl_cli_gives_choices(cli)
+                       ? tl_cli_choices_said(cli, t->texts[TL_SET_CHOICE], choices, sizeof choices)
+                       : NULL;
         if (!text)
             continue;
         if (rows[s].tokens && t->task != &tl_task_tokens)
@@ -438,11 +449,26 @@ static int read_typed(tl_train *t) {
                             text[0] ? text : "none", t->folder, t->texts[s][0] ? t->texts[s] : "none");
         if (s == TL_SET_EVAL_BATCHES && !t->texts[TL_SET_VAL][0])
             return tl_usage(cli, "--eval-batches needs --val FILE, tokens that are not trained on");
-        t->steps_given |= s == TL_SET_STEPS;
+        note_given(t, (tl_setting)s);
         const int status = set_text(t, (tl_setting)s, text);
         if (status != TL_EXIT_OK)
             return status;
     }
+    return TL_EXIT_OK;
+}
+
+/* Number formats that nobody named are the engine's; tally's own are train's defaults. */
+static int take_engine(tl_train *t) {
+    tl_error error = {TL_OK, ""};
+    if (tl_engine_find(t->texts[TL_SET_ENGINE], &t->plan.engine, &error) != TL_OK)
+        return tl_usage(t->cli, "--engine: %s", error.message);
+    const tl_engine *e = t->plan.engine;
+    if (t->resume || e == tl_engine_at(0))
+        return TL_EXIT_OK;
+    if (!t->precision_given)
+        (void)set_text(t, TL_SET_PRECISION, tl_precision_name(e->precision));
+    if (!t->autocast_given && strstr(t->texts[TL_SET_PRECISION], "-mixed"))
+        (void)set_text(t, TL_SET_AUTOCAST, e->autocast ? "on" : "off");
     return TL_EXIT_OK;
 }
 
@@ -499,6 +525,9 @@ static int read_model(tl_train *t) {
         return tl_usage(cli, "--seq %lld: %s has %lld positions", (long long)t->plan.seq, t->model.name,
                         (long long)t->model.context);
     t->plan.model = t->model;
+    tl_engine_choose(t->plan.engine, &t->model, &t->plan.choices);
+    if (tl_choices_parse(t->texts[TL_SET_CHOICE], &t->plan.choices, &error) != TL_OK)
+        return tl_failed(cli, &error);
     if (t->texts[TL_SET_SEED_DROPOUT][0] && !(t->plan.lora.dropout > 0 || t->model.dropout_embedding > 0 ||
                                               t->model.dropout_attention > 0 || t->model.dropout_residual > 0))
         tl_note(cli, "--seed-dropout changes nothing: %s has no dropout", t->model.name);
@@ -525,6 +554,8 @@ int tl_train_settings(tl_train *t) {
         status = read_folder(t);
     if (status == TL_EXIT_OK)
         status = read_typed(t);
+    if (status == TL_EXIT_OK)
+        status = take_engine(t);
     if (status == TL_EXIT_OK)
         status = read_sizes(t);
     if (status == TL_EXIT_OK)
@@ -617,8 +648,9 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(LORA) | TL_TAKES(QLORA) |
-             TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE) | TL_TAKES(LORA) |
+             TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |
+             TL_TAKES(LORA_BASE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

@@ -20,7 +20,8 @@ typedef enum tl_setting {
     TL_SET_PRECISION,
     TL_SET_AUTOCAST,
     TL_SET_RECOMPUTE,
-    TL_SET_CHOICE, /* all of them, as one text: "norm=composed,loss=chunked:8" */
+    TL_SET_ENGINE,
+    TL_SET_CHOICE, /* all that are said beside the engine, as one text: "norm=composed,loss=chunked:8" */
     TL_SET_LR,
     TL_SET_WEIGHT_DECAY,
     TL_SET_WARMUP,
@@ -111,7 +112,7 @@ struct tl_train {
     int64_t vocab;           /* of the data */
     char tokenizer_hash[32]; /* of the data's tokenizer; "": not known */
     int threads;
-    bool steps_given;
+    bool steps_given, precision_given, autocast_given;
     bool time_decides;     /* --minutes without --steps: .steps is no more than a bound */
     int64_t examined_peak; /* live bytes at the peak of the last examination; 0: there was nothing to ask */
     int64_t examine_peak, examine_bytes; /* planned: such a peak, and what of it comes on top of the arena */

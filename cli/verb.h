@@ -211,9 +211,15 @@ void tl_cli_options_each(const tl_verb *verb, void (*each)(void *self, const str
 /* ---- choices_out.c: how a model is run ---- */
 /* Checks one of those options; TL_EXIT_OK, or TL_EXIT_USAGE having said why. */
 int tl_cli_way(const tl_cli *cli, tl_option option, const char *text);
-/* What they say together: --choice, then the options of single choices; one said twice is a usage error. */
+/* Of --engine. */
+const struct tl_engine *tl_cli_engine(const tl_cli *cli);
+/* The number formats that --precision and --autocast say, or, where they say nothing, the engine does. */
+void tl_cli_formats(const tl_cli *cli, tl_precision *precision, bool *autocast);
+/* What they say together, over what *choices has: --choice, then the options of single choices; one said twice is a usage error. */
 int tl_cli_choices(const tl_cli *cli, tl_choices *choices);
 bool tl_cli_gives_choices(const tl_cli *cli);
+/* Each that the command line says, else that `before` (a text as --choice takes it) says: "norm=fused,loss=chunked:8". */
+char *tl_cli_choices_said(const tl_cli *cli, const char *before, char *buffer, size_t size);
 /* "choices": {"norm": "fused", …}, all of them. */
 void tl_choices_json(tl_json *json, const tl_choices *choices);
 

@@ -33,7 +33,7 @@ for choice in "--norm composed" "--glu fused" "--rotary tables" "--repeat-kv on"
     "--attention math" "--choice mask-tensor=on" "--choice attention-copies=on" "--choice softmax-fp32=on" \
     "--grads f32" "--update tensor" "--update foreach" "--update-in-backward on" "--attention flash"; do
     # shellcheck disable=SC2086 # an option and its value
-    run plan llama-3.2-1b -g H100 --seq 2048 $choice --json
+    run plan llama-3.2-1b -g H100 --seq 2048 --micro-batch 2 $choice --json
     has '"choices": { "norm": "' && ! has "changes nothing for"
     said "plan: $choice changes llama" $?
 done
@@ -48,7 +48,7 @@ gives "plan: JSON names all" 0 '"update-in-backward": "on"' plan gpt2 -g H100 --
 gives "fit: more fits" 0 "attention=flash" fit batch gpt2 -g A100-40G --attention flash
 
 gives "plan: near miss" 2 "Did you mean flash?" plan gpt2 -g H100 --attention falsh
-gives "plan: no such value" 2 "fused|composed would work" plan gpt2 -g H100 --norm none
+gives "plan: no such value" 2 "fused|composed|wide would work" plan gpt2 -g H100 --norm none
 gives "plan: no such choice" 2 'there is no choice "color"' plan gpt2 -g H100 --choice color=red
 gives "plan: no value" 2 "NAME=VALUE" plan gpt2 -g H100 --choice norm
 gives "plan: nothing at all" 2 "NAME=VALUE" plan gpt2 -g H100 --choice ""

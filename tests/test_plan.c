@@ -264,7 +264,7 @@ static void keeps_room_for_the_device_context(void **state) {
     int64_t capacity, usable, context;
     (void)state;
     tl_plan_options o = options_for("gpt2", "H100");
-    tl_plan_capacity(&o.devices, NULL, &capacity, &usable, &context);
+    tl_plan_capacity(&o.devices, NULL, NULL, &capacity, &usable, &context);
     assert_in_range(context, 483183820, 966367641);
     assert_int_equal(capacity, INT64_C(80) << 30);
     assert_true(usable + context <= capacity);

@@ -42,6 +42,8 @@ typedef struct tl_plan_options {
     bool offload;         /* tl_net_offload; without recompute full or every:K it changes nothing */
     bool hold_logits;     /* tl_train_options */
     tl_lora_options lora; /* rank 0: every parameter is trained */
+    /* tally/engine.h: what is held beside tensors, and whose choices those are; NULL: tally */
+    const struct tl_engine *engine;
     double clip;
     bool causal;            /* flops convention for model FLOPs and MFU: causal or full */
     tl_u128 tokens;         /* of the whole run; 0: not given */
@@ -102,8 +104,12 @@ typedef struct tl_plan {
     tl_plan_peak load, weights, save;
     tl_phase runner_up;              /* the phase with the next highest peak */
     int64_t high[TL_CATEGORY_COUNT]; /* each category's own high water */
-    int64_t arena_bytes, allocations, context_bytes;
-    int64_t max_micro_batch; /* −1: not asked for; 0: not even one fits */
+    int64_t arena_bytes, allocations;
+    /* What must fit: the arena, or what the engine's allocator holds of the peak; or of another moment that holds more. */
+    int64_t needs_bytes;
+    int64_t context_bytes, workspace_bytes; /* outside tensors, taken off usable_bytes; 0: none, or not known */
+    int64_t slack_bytes;                    /* a caching allocator's: needs less what lives; 0: an arena */
+    int64_t max_micro_batch;                /* −1: not asked for; 0: not even one fits */
     tl_plan_holder top[TL_PLAN_TOP];
     int n_top;
     /* layout */
@@ -134,9 +140,9 @@ tl_status tl_plan_make(const tl_plan_options *options, tl_plan *plan, tl_error *
 typedef enum tl_plan_axis { TL_PLAN_MICRO_BATCH, TL_PLAN_SEQ } tl_plan_axis;
 typedef struct tl_plan_largest {
     int64_t value;      /* the largest that fits; 0: not even 1 does */
-    int64_t bytes;      /* arena at value (at 1 when value is 0) */
+    int64_t bytes;      /* needed at value (at 1 when value is 0): tl_plan.needs_bytes */
     int64_t peak_bytes; /* live bytes there */
-    int64_t next_bytes; /* arena at value + 1; 0: that cannot be, see limited */
+    int64_t next_bytes; /* needed at value + 1; 0: that cannot be, see limited */
     bool limited;       /* value is the model's own limit (learned positions), not the memory's */
     int runs;           /* how many plans it took */
 } tl_plan_largest;
@@ -160,7 +166,7 @@ typedef struct tl_plan_suggestion {
     char change[TL_PLAN_CHANGE]; /* as typed: "--micro-batch 1 --global-batch 8 --recompute full" */
     char effect[64];             /* "same run", "changes the run" */
     tl_plan_cost cost;
-    int64_t bytes; /* arena: what must fit */
+    int64_t bytes; /* tl_plan.needs_bytes: what must fit */
     int64_t peak_bytes;
     tl_u128 hardware_per_step; /* matmul FLOPs executed in a step, all devices; less the plan's own: the extra */
     double step_seconds;       /* 0: unknown */
@@ -181,9 +187,10 @@ tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl
 tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;
 tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_error *error) TL_MUST_CHECK;
 
-/* Bytes of device memory: label, the memory itself, and what is left beside the driver's context. 0 where unknown. */
-void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int64_t *capacity, int64_t *usable,
-                      int64_t *context);
+/* Bytes of device memory: label, the memory itself, and what is left beside the engine's device context and workspaces (NULL:
+ * tally's). 0 where unknown. */
+void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, const struct tl_engine *engine,
+                      int64_t *capacity, int64_t *usable, int64_t *context);
 /* Dense peak of the devices for a precision, with its source as text; 0 unknown. */
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size);

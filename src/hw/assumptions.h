@@ -17,7 +17,7 @@
  * A100: 0.47 GiB" and "CUDA context + kernels, torch 1.13.1 eager load, A100: 0.9 GiB"; kernels are loaded when first used since
  * CUDA 11.7, so the first is taken. NCCL's own (0.35-1.5 GiB) is not in it. */
 #define TL_TORCH_CONTEXT_BYTES ((int64_t)481 << 20)
-#define TL_TORCH_CONTEXT_HIGH_GIB 0.9
+#define TL_TORCH_CONTEXT_LOW_GIB 0.47
 /* "cuBLAS workspace 8-32 MiB/handle (x streams)" (formulas.md, "Static bytes per parameter"): the upper one, Hopper's, for two
  * handles: the forward's thread and autograd's. Error: − 48 MiB. */
 #define TL_TORCH_WORKSPACES 2

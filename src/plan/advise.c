@@ -86,14 +86,14 @@ static tl_status suggest(advisor *a, const tl_plan_options *o, const char *chang
     bool made;
     *fits = false;
     tl_status status = try_plan(a, o, &p, &made, error);
-    if (status != TL_OK || !made || (!p.fits && (a->only_fitting || p.arena_bytes >= a->plan->arena_bytes)))
+    if (status != TL_OK || !made || (!p.fits && (a->only_fitting || p.needs_bytes >= a->plan->needs_bytes)))
         return status;
     *fits = p.fits;
     tl_plan_suggestion *s = place_for(a->advice, p.fits);
     if (!s)
         return TL_OK;
     *s = (tl_plan_suggestion){.cost = cost,
-                              .bytes = p.arena_bytes,
+                              .bytes = p.needs_bytes,
                               .peak_bytes = p.peak.bytes,
                               .hardware_per_step = p.hardware_per_step,
                               .step_seconds = p.step_seconds,
@@ -306,8 +306,8 @@ static tl_status other_device(advisor *a, tl_error *error) {
     for (int i = 0; i < tl_accelerator_count(); i++) {
         int64_t capacity, usable, context;
         tl_devices d = {.count = 1, .accelerator = tl_accelerator_at(i)};
-        tl_plan_capacity(&d, NULL, &capacity, &usable, &context);
-        if (usable >= a->plan->arena_bytes && usable < least)
+        tl_plan_capacity(&d, NULL, a->asked->engine, &capacity, &usable, &context);
+        if (usable >= a->plan->needs_bytes && usable < least)
             least = usable, best = d.accelerator;
     }
     if (!best || a->asked->devices.here)

@@ -52,5 +52,5 @@ const tl_plan_peak *tl_plan_largest_moment(const tl_plan *p) {
 
 int64_t tl_plan_needs(const tl_plan *p) {
     int64_t moment = tl_plan_largest_moment(p)->bytes;
-    return moment > p->arena_bytes ? moment : p->arena_bytes;
+    return moment > p->needs_bytes ? moment : p->needs_bytes;
 }

@@ -1,8 +1,8 @@
 /* The account of a run before it: two steps on meta, the second one read. */
 #include "plan/plan.h"
 
-#include "hw/assumptions.h"
 #include "optim/transfer.h"
+#include "tally/engine.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,15 +45,6 @@ tl_status tl_precision_apply(tl_precision precision, tl_train_options *o, tl_err
         return TL_OK;
     }
     return tl_fail(error, TL_ERR_ARGUMENT, "there is no precision %d", (int)precision);
-}
-
-void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) {
-    if (*count >= TL_PLAN_NOTES)
-        return;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(notes[(*count)++], sizeof notes[0], format, args);
-    va_end(args);
 }
 
 /* Micro-batches times layers, where all of them run: a block's forward and backward leave 50 kB in the log. */
@@ -319,92 +310,19 @@ static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
     return TL_OK;
 }
 
-static void note_precision(const tl_plan_options *o, tl_plan *p) {
-    if (o->precision == TL_PRECISION_FP16_MIXED)
-        tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "dynamic loss scaling from 2^16; a step it skips computes as much and updates nothing");
-    if (o->precision == TL_PRECISION_FP8_MIXED)
-        tl_plan_note(
-            p->assumptions, &p->n_assumptions,
-            "fp8 is emulated: the blocks' linear layers round values to it and keep and multiply them in bf16; 8-bit "
-            "tensor cores would keep half of those bytes");
-    if (o->autocast)
-        tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "autocast: fp32 parameters, cast anew by each product that uses them");
+/* On this machine every engine's choices run in tally's arena. */
+static void read_outside(const tl_plan_options *o, tl_plan *p) {
+    const tl_engine *e = o->engine && o->devices.accelerator ? o->engine : tl_engine_at(0);
+    int64_t largest = tl_plan_largest_moment(p)->bytes, moment = tl_engine_needs(e, largest, largest);
+    tl_plan_capacity(&o->devices, o->machine, o->engine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
+    p->needs_bytes = tl_engine_needs(e, p->arena_bytes, p->peak.bytes);
+    p->needs_bytes = moment > p->needs_bytes ? moment : p->needs_bytes;
+    if (e->allocator == TL_ALLOCATOR_CACHING)
+        p->slack_bytes = p->needs_bytes - largest;
+    if (o->devices.accelerator)
+        p->workspace_bytes = e->workspaces * e->workspace_bytes;
+    p->fits = p->usable_bytes > 0 && p->needs_bytes <= p->usable_bytes;
 }
-
-/* How the model is run, and what of it the model does not notice. */
-static void note_choices(const tl_plan_options *o, tl_plan *p) {
-    char attention[40], loss[40], text[TL_CHOICES_TEXT];
-    const tl_choices *c = &o->choices;
-    const char *again = o->recompute.kind == TL_RECOMPUTE_NONE    ? "kept"
-                        : o->recompute.kind == TL_RECOMPUTE_EVERY ? "kept where a layer is not computed again"
-                                                                  : "not kept but computed again";
-    tl_choices others = *c;
-    others.attention = TL_ATTENTION_EAGER;
-    others.loss = TL_LOSS_FULL;
-    others.loss_chunks = 0;
-    for (int i = 0; i < tl_choice_count(); i++) {
-        const char *name = tl_choice_at(i)->name;
-        if (strcmp(name, "attention") == 0)
-            snprintf(attention, sizeof attention, "%s", tl_choice_value(c, i, text, sizeof text));
-        if (strcmp(name, "loss") == 0)
-            snprintf(loss, sizeof loss, "%s", tl_choice_value(c, i, text, sizeof text));
-    }
-    if (o->model.family != TL_FAMILY_CRUNCHER)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "attention %s: the T×T scores are %s; loss %s", attention,
-                     c->attention == TL_ATTENTION_FLASH ? "never a tensor" : again, loss);
-    if (tl_choices_text(&others, text, sizeof text)[0])
-        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", text);
-    if (c->softmax_fp32 && o->precision == TL_PRECISION_FP32 && c->attention == TL_ATTENTION_EAGER)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "softmax-fp32 on changes nothing: scores are fp32 already");
-    for (int i = 0; i < tl_choice_count(); i++) {
-        const char *why = tl_choice_effect(&o->model, c, i);
-        if (why)
-            tl_plan_note(p->assumptions, &p->n_assumptions, "%s %s changes nothing for %.60s: %s",
-                         tl_choice_at(i)->name, tl_choice_value(c, i, text, sizeof text), o->model.name, why);
-    }
-}
-
-static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
-    const tl_lora_options *lora = tl_net_lora(tl_trainer_net(run->trainer));
-    if (!lora)
-        return;
-    p->adapted_layers = tl_net_lora_layers(tl_trainer_net(run->trainer));
-    p->lora_alpha = lora->alpha;
-    snprintf(p->lora_targets, sizeof p->lora_targets, "%s", lora->targets);
-    if (!o->lora.targets)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "adapters on %.120s", lora->targets);
-    if (!(o->lora.alpha > 0))
-        tl_plan_note(p->assumptions, &p->n_assumptions, "their alpha %g, twice the rank", lora->alpha);
-    if (lora->base != TL_LORA_PLAIN)
-        tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "base %s: the linear layers of the blocks; embeddings, norms, biases, the head and fused experts "
-                     "stay as they are",
-                     tl_lora_base_name(lora->base));
-}
-
-static void note_memory(const tl_plan_options *o, tl_plan *p) {
-    const tl_accelerator *a = o->devices.accelerator;
-    if (o->devices.note)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->devices.note);
-    for (int i = 0; i < o->model.n_assumed; i++)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->model.assumed[i]);
-    if (a && p->context_bytes)
-        tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "%.2f GiB of device context outside tensors (%.2f to %.1f GiB measured by others)",
-                     (double)p->context_bytes / 1073741824.0, TL_DEVICE_CONTEXT_LOW_GIB, TL_DEVICE_CONTEXT_HIGH_GIB);
-    note_precision(o, p);
-    note_choices(o, p);
-    tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
-    if (a)
-        tl_plan_note(p->leaves_out, &p->n_leaves_out, "library workspaces (cuBLAS, NCCL) on the device");
-    tl_plan_note(p->leaves_out, &p->n_leaves_out, "host memory of the data loader");
-    if (o->devices.count > 1)
-        tl_plan_note(p->leaves_out, &p->n_leaves_out, "gradient buckets of the all-reduce");
-}
-
-static bool fits(const tl_plan *p) { return p->usable_bytes > 0 && tl_plan_needs(p) <= p->usable_bytes; }
 
 static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     tl_plan_largest found;
@@ -439,10 +357,8 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     if (status == TL_OK)
         status = tl_plan_moments(o, &run, p, error);
     if (status == TL_OK) {
-        tl_plan_capacity(&o->devices, o->machine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
-        p->fits = fits(p);
-        note_memory(o, p);
-        note_lora(o, &run, p);
+        read_outside(o, p);
+        tl_plan_notes(o, &run, p);
         tl_plan_time(o, &run, p);
     }
     tl_plan_run_free(&run);

@@ -5,6 +5,8 @@
 #include "tally/plan.h"
 
 void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) TL_PRINTF(3, 4);
+/* Assumptions and omissions of a plan whose bytes are read. */
+void tl_plan_notes(const tl_plan_options *options, const tl_plan_run *run, tl_plan *plan);
 /* What bounds an op: seconds at these rates. machine: products at the rates measured by shape; else at peak. fp8_net: only
  * products of this net's float8 layers run at peak, all others at peak_beside. */
 typedef struct tl_plan_rates {

@@ -19,7 +19,7 @@ static tl_status try_value(tl_plan_options *o, tl_plan_axis axis, int64_t value,
     tl_status status = tl_plan_make(o, p, &local);
     if (status == TL_ERR_OVERFLOW) {
         memset(p, 0, sizeof *p);
-        p->arena_bytes = INT64_MAX;
+        p->arena_bytes = p->needs_bytes = INT64_MAX;
         return TL_OK;
     }
     return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", local.message);
@@ -51,32 +51,32 @@ tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis
     tl_status status = try_value(&o, axis, 1, &p, error);
     if (status != TL_OK)
         return status;
-    if (p.arena_bytes == INT64_MAX)
+    if (p.needs_bytes == INT64_MAX)
         return tl_fail(error, TL_ERR_OVERFLOW, "even 1 needs more than 2^63 bytes with the other sizes as they are");
     if (p.usable_bytes <= 0)
         return tl_fail(error, TL_ERR_STATE, "the memory of the device is not known");
     largest->runs = 1;
-    largest->bytes = p.arena_bytes;
+    largest->bytes = p.needs_bytes;
     largest->peak_bytes = p.peak.bytes;
     if (!p.fits) {
-        largest->next_bytes = p.arena_bytes;
+        largest->next_bytes = p.needs_bytes;
         return TL_OK;
     }
-    low = 1, low_bytes = p.arena_bytes;
+    low = 1, low_bytes = p.needs_bytes;
     for (int turn = 0; high == 0 ? low < limit : high - low > 1; turn++) {
         int64_t value = high ? between(&p, low, low_bytes, high, high_bytes, turn) : low > limit / 2 ? limit : low * 2;
         if ((status = try_value(&o, axis, value, &p, error)) != TL_OK)
             return status;
         largest->runs++;
         if (p.fits) {
-            low = value, low_bytes = p.arena_bytes;
-            largest->bytes = p.arena_bytes;
+            low = value, low_bytes = p.needs_bytes;
+            largest->bytes = p.needs_bytes;
             largest->peak_bytes = p.peak.bytes;
         } else {
-            high = value, high_bytes = p.arena_bytes;
+            high = value, high_bytes = p.needs_bytes;
             p.usable_bytes = 0; /* unknown where it overflowed */
             int64_t capacity, context;
-            tl_plan_capacity(&o.devices, o.machine, &capacity, &p.usable_bytes, &context);
+            tl_plan_capacity(&o.devices, o.machine, o.engine, &capacity, &p.usable_bytes, &context);
         }
     }
     largest->value = low;

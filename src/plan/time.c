@@ -2,6 +2,7 @@
  * Rates of products come from this machine's table for `here`; for an accelerator they are its dense peak, so that the
  * sum is a lower bound and says so. */
 #include "plan/plan.h"
+#include "tally/engine.h"
 
 #include "hw/assumptions.h"
 
@@ -34,8 +35,8 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
     return a->rate[rate];
 }
 
-void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int64_t *capacity, int64_t *usable,
-                      int64_t *context) {
+void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, const tl_engine *engine, int64_t *capacity,
+                      int64_t *usable, int64_t *context) {
     *capacity = *usable = *context = 0;
     if (devices->here) {
         if (machine) {
@@ -49,8 +50,10 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, int6
         return;
     *capacity = a->memory_bytes ? a->memory_bytes : a->label_bytes;
     int64_t visible = a->driver_bytes ? a->driver_bytes : *capacity;
-    *context = TL_DEVICE_CONTEXT_BYTES;
-    *usable = visible > *context ? visible - *context : 0;
+    const tl_engine *e = engine ? engine : tl_engine_at(0);
+    int64_t outside = e->context_bytes + e->workspaces * e->workspace_bytes;
+    *context = e->context_bytes;
+    *usable = visible > outside ? visible - outside : 0;
 }
 
 void tl_plan_op_time(const tl_plan_rates *r, const tl_op_entry *e, tl_plan_op_seconds *t) {
