@@ -259,6 +259,7 @@ validate: $(BUILD)/bench/validate
 
 bench-run: all $(BENCHES)
 	@for program in $(BENCHES); do echo "== $$program"; $$program || exit 1; done
+	@echo '== bench/bench_plan.sh'; TALLY=$(BUILD)/tally sh bench/bench_plan.sh
 
 # Every kernel body for 64-bit ARM, with warnings as errors, on any machine: it shows that NEON's table compiles.
 neon:

@@ -98,7 +98,7 @@ refuses 2 'not NAME=NUMBER' train sums --model gpt2:N=1, --out never
 refuses 2 'holds nothing' train sums --memory 0 --out never
 refuses 1 'beyond 63 bits' op linear 1000000000 1000000000
 refuses 1 'even 1 needs more' fit batch llama-3-8b -g H100 --seq 1000000000000000000
-refuses 2 '--g could be --gpus or --global-batch' plan gpt2 --g H100
+refuses 2 '--g could be --gpus or --grads' plan gpt2 --g H100
 refuses 2 'a multiple of 8 would work' plan gpt2 -g 8xH100 --global-batch 7
 refuses 1 '2^63 bytes' plan gpt2 -g H100 --micro-batch 4611686018427387904
 refuses 1 'seq 1000000000000000000' plan gpt2 -g H100 --seq 1000000000000000000

@@ -290,7 +290,7 @@ static void test_weights_into_a_quantised_base(void **state) {
     tl_model (*const models[])(void) = {small_gpt2, small_llama};
     char path[128];
     (void)state;
-    path_of("lora-weights", path);
+    path_of("published", path);
     for (int m = 0; m < 2; m++)
         for (int b = 0; b < 4; b++) {
             world w;

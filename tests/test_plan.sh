@@ -277,24 +277,15 @@ refuses "timeline: --at alone" "is of --timeline" plan gpt2 -g H100 --at forward
 refuses "timeline: no such phase" "forward, loss, backward, step or peak" plan gpt2 -g H100 --timeline --at init
 refuses "timeline: of serving" "serving" plan gpt2 --infer --timeline
 
-# ---- the bar: all 126 layers of 405B in under 100 ms and 64 MB as a whole process
+# ---- all 126 layers of 405B in under 64 MB as a whole process (how fast: bench/bench_plan.sh)
 gnu_time=/usr/bin/time
 if [ -n "${SANITIZE:-}" ]; then
     echo "skip the 405B bar: a sanitizer is no measure"
 elif [ -x $gnu_time ]; then
-    best_ms=100000 kilobytes=0
-    for _ in 1 2 3 4 5 6 7 8; do
-        started=$(date +%s%N)
-        $gnu_time -f '%M' -o "$work/time" "$TALLY" plan llama-3.1-405b --optim adamw -g 8xH100 >"$work/out" 2>"$work/err"
-        ms=$((($(date +%s%N) - started) / 1000000))
-        [ $ms -ge $best_ms ] || best_ms=$ms
-        kilobytes=$(tail -n 1 "$work/time")
-    done
-    echo "# llama-3.1-405b, 126 layers, T = 131072: $best_ms ms (best of 8), $kilobytes kB"
+    $gnu_time -f '%M' -o "$work/time" "$TALLY" plan llama-3.1-405b --optim adamw -g 8xH100 >"$work/out" 2>"$work/err"
+    kilobytes=$(tail -n 1 "$work/time")
     [ "$kilobytes" -lt 64000 ]
     passed_or "405B: under 64 MB as a whole process ($kilobytes kB)" $?
-    [ $best_ms -lt 100 ]
-    passed_or "405B: under 100 ms as a whole process ($best_ms ms)" $?
 else
     echo "skip the 405B bar: no $gnu_time here"
 fi
