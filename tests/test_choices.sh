@@ -82,3 +82,6 @@ gives "train: not with others" 2 "was started with norm=composed" train --out "$
 gives "train: updates in backward" 0 "planned = measured in each of" train sums --out "$work/c" $small --update-in-backward on --clip 0
 # shellcheck disable=SC2086
 gives "train: which clipping refuses" 2 "no clipping would work" train sums --out "$work/d" $small --update-in-backward on
+# shellcheck disable=SC2086
+gives "train: CS336's ways" 0 "planned = measured in each of" train sums --out "$work/e" $small --norm wide --loss log-softmax \
+    --choice softmax=composed,silu=composed,mean-input=on

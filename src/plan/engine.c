@@ -26,11 +26,11 @@ static const tl_engine_choice of_torch_compile[] = {
     {"norm", "fused", "torch._inductor: pow, mean, rsqrt and product in one kernel; kept are x and rsqrt", TL_OF_ALL},
     {"gelu", "fused", "torch._inductor: pointwise; computed again from the product's output", TL_OF_ALL},
     {"glu", "fused", "torch._inductor: pointwise; kept are the outputs of both products and the next one's input",
-     false},
+     TL_OF_ALL},
     {"rotary", "tables", "the model's own cosines and sines, inputs of the graph", TL_OF_ALL},
     {"attention-copies", "on", "bmm stays an extern kernel: its operands are made contiguous", TL_OF_ALL},
     {"loss", "full", "torch._inductor: log-softmax and cast computed again from the logits and a row's statistics",
-     false},
+     TL_OF_ALL},
     {"update", "foreach", "torch.optim.AdamW outside the graph: foreach on CUDA", TL_OF_ALL},
     {NULL, NULL, NULL, TL_OF_ALL}};
 
@@ -49,8 +49,8 @@ static const tl_engine_choice of_torchtune[] = {
     {"norm", "composed", "torchtune modules.RMSNorm: x.float(), pow, mean, rsqrt, type_as, scale", TL_OF_ALL},
     {"rotary", "tables", "torchtune modules.RotaryPositionalEmbeddings: a cache of cosines and sines", TL_OF_ALL},
     {"repeat-kv", "on", "torchtune modules.MultiHeadAttention: k and v expanded and flattened", TL_OF_ALL},
-    {"loss", "full", "torchtune LinearCrossEntropyLoss, compiled: chunks of logits are kept, not computed again",
-     false},
+    {"loss", "full",
+     "torchtune LinearCrossEntropyLoss, compiled: chunks of logits are kept; not compiled it is full-fp32", TL_OF_ALL},
     {"update", "fused", "torchtune recipes/configs: optimizer fused: True", TL_OF_ALL},
     {NULL, NULL, NULL, TL_OF_ALL}};
 
@@ -59,8 +59,8 @@ static const tl_engine_choice of_litgpt[] = {
     {"norm", "composed", "litgpt model.RMSNorm: x.float(), mean(x·x), rsqrt, to(dtype), weight", TL_OF_ALL},
     {"rotary", "tables", "litgpt model.apply_rope: cos and sin, buffers of the model", TL_OF_ALL},
     {"repeat-kv", "on", "litgpt model.CausalSelfAttention: k and v expanded and reshaped", TL_OF_ALL},
-    {"loss", "log-softmax", "litgpt utils.chunked_cross_entropy: of logits in their own format, chunks kept",
-     TL_OF_ALL},
+    {"loss", "log-softmax",
+     "litgpt utils.chunked_cross_entropy: F.cross_entropy of logits in their own format, all chunks kept", TL_OF_ALL},
     {"update", "foreach", "litgpt finetune: torch.optim.AdamW as it is, foreach on CUDA", TL_OF_ALL},
     {NULL, NULL, NULL, TL_OF_ALL}};
 
@@ -75,9 +75,12 @@ static const tl_engine_choice of_torchtitan[] = {
 
 /* Megatron Core. grads f32: accumulate_allreduce_grads_in_fp32, which --bf16 sets. */
 #define MEGATRON_GRADS                                                                                                 \
-    { "grads", "f32", "megatron DistributedDataParallel: main_grad, fp32 with --bf16", false }
+    { "grads", "f32", "megatron DistributedDataParallel: main_grad, fp32 with --bf16", TL_OF_ALL }
 #define MEGATRON_LOSS                                                                                                  \
-    { "loss", "full-fp32", "megatron tensor_parallel.cross_entropy: logits.float(), keeps the softmax in fp32", false }
+    {                                                                                                                  \
+        "loss", "full-fp32", "megatron tensor_parallel.cross_entropy: logits.float(), keeps the softmax in fp32",      \
+            TL_OF_ALL                                                                                                  \
+    }
 
 static const tl_engine_choice of_megatron_local[] = {
     {"glu", "fused", "megatron fusions.fused_bias_swiglu: bias_swiglu_fusion, keeps its input", TL_OF_ALL},
