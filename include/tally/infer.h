@@ -95,9 +95,9 @@ typedef struct tl_infer_options {
     tl_model model;
     tl_dtype dtype; /* of the net */
     bool int8;      /* quantised once loaded */
-    tl_lora_options
-        base; /* rank 0: how frozen weights are kept, quantised one by one (tally/lora.h); TL_LORA_PLAIN: as they are */
+    /* How the net is run (tl_net_choose): attention flash writes no scores. Zeroed: as tl_net_new leaves it. */
     tl_choices choices;
+    tl_lora_options base; /* rank 0: how frozen weights are kept, quantised one by one (tally/lora.h) */
     int threads;
     /* generating */
     tl_dtype cache_dtype;

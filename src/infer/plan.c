@@ -34,10 +34,11 @@ static tl_status make(tl_ctx *ctx, const tl_infer_options *o, tl_infer_plan *pla
     tl_net *net = tl_net_new_lora(ctx, &o->model, o->dtype, NULL, &o->base);
     if (!net)
         return tl_ctx_status(ctx);
-    /* As published weights come; a checkpoint of a run takes no block. */
-    tl_status status = tl_transfer_weights_meta(net);
-    if (status == TL_OK)
-        status = o->int8 ? tl_net_quantize_int8(net) : tl_net_choose(net, &o->choices);
+    tl_status status = tl_net_choose(net, &o->choices);
+    if (status == TL_OK) /* as published weights come; a checkpoint of a run takes no block */
+        status = tl_transfer_weights_meta(net);
+    if (status == TL_OK && o->int8)
+        status = tl_net_quantize_int8(net);
     if (status == TL_OK && o->new_tokens > 0)
         status = generate(net, o, plan);
     else if (status == TL_OK) {
