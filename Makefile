@@ -101,7 +101,7 @@ say = $(if $(filter 0,$(V)),@printf '  %-5s %s\n' $1 '$@';)
 .SECONDARY: $(GENERATED)
 .SUFFIXES:
 .PHONY: all conformance conformance-run examples demo demo-run test test-run build-tests test-exhaustive test-exhaustive-run \
-  test-asan test-tsan bench bench-run neon neon-run lint fuzz fuzz-run install uninstall \
+  test-asan test-tsan bench bench-run validate neon neon-run lint fuzz fuzz-run install uninstall \
   clean wasm wasm-run help packages FORCE
 
 all: $(TALLY) $(BUILD)/libtally.a $(SHARED)
@@ -173,6 +173,10 @@ $(BUILD)/conformance: $(CONFORMANCE_OBJECTS) $(BUILD)/libtally.a
 $(BENCHES): $(BUILD)/bench/%: bench/%.c $(BUILD)/libtally.a $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(DEPENDENCIES) $(LDFLAGS) -Iinclude -Isrc -o $@ $< $(BUILD)/libtally.a $(LIB_LDLIBS)
+
+$(BUILD)/bench/validate: $(wildcard bench/validate*.c) bench/validate.h $(BUILD)/libtally.a $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -Iinclude -o $@ $(filter %.c,$^) $(BUILD)/libtally.a $(LIB_LDLIBS)
 
 $(EXHAUSTIVE): $(BUILD)/exhaustive/%: $(BUILD)/obj/tests/exhaustive/%.o $(BUILD)/tests/libhelpers.a $(BUILD)/libtally.a
 	@mkdir -p $(@D)
@@ -246,6 +250,12 @@ bench:
 	@sh tools/install-packages.sh build $(CC_SECTION)
 	@sh tools/install-packages.sh bench || echo 'bench: no PyTorch to compare with; ours alone'
 	$(SUBMAKE) bench-run
+
+# The planner beside single-device memory that others measured: docs/validation.md.
+DATA ?= $(or $(TALLY_SHARED),../shared)/data/measured
+
+validate: $(BUILD)/bench/validate
+	@$(BUILD)/bench/validate '$(DATA)'
 
 bench-run: all $(BENCHES)
 	@for program in $(BENCHES); do echo "== $$program"; $$program || exit 1; done
@@ -355,6 +365,7 @@ help:
 	@echo 'make lint       formatting, static analysis, layers, banned calls, sizes'
 	@echo 'make fuzz       each fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS) seconds'
 	@echo 'make bench      benchmarks, beside PyTorch where it can be had'
+	@echo 'make validate   the planner beside memory that others measured; DATA=$(DATA)'
 	@echo 'make neon       the kernels compiled for 64-bit ARM (they do not run here)'
 	@echo 'make examples   examples/*.c'
 	@echo 'make wasm       the planner core for the page: build/tally-core.wasm'

@@ -27,7 +27,8 @@ static const char *const optimizers[] = {"adamw",   "adam",      "sgd",  "moment
 static const char *const switches[] = {"off", "on", NULL};
 /* Of tally/choices.h, which reads them: these are for completion and for near misses. */
 static const char *const attentions[] = {"eager", "flash", "math", NULL};
-static const char *const losses[] = {"full", "full-fp32", "chunked", "fused", "log-softmax", NULL};
+static const char *const losses[] = {"full",        "full-fp32",   "chunked",     "fused",
+                                     "log-softmax", "chunks-kept", "chunks-fp32", NULL};
 static const char *const norms[] = {"fused", "composed", "wide", NULL};
 static const char *const gelus[] = {"fused", "composed", NULL};
 static const char *const glus[] = {"composed", "fused", NULL};

@@ -2,7 +2,8 @@
  *
  * --json: {"schema","verb":"plan","infer":true,"model":{"name","parameters"},
  *   "memory":{"device","capacity_bytes","usable_bytes","fits" (null where the memory is not known),"peak_bytes","weights_bytes",
- *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8"}},
+ *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8","nf4",
+ *             "nf4-dq"}},
  *   "cache":{"positions","bytes_per_position","dtype"},
  *   "prefill":{"tokens","flops","flops_per_token","bytes","peak_bytes","seconds_at_least","bound"},
  *   "decode":{"position","flops_per_token","bytes_per_token","peak_bytes","seconds_at_least","tokens_per_second_at_most","bound"},
@@ -14,7 +15,7 @@
 #include "infer.h"
 #include "plan_infer.h"
 
-enum { WEIGHTS = 3 };
+enum { INT8 = 2, NF4, NF4_TWICE, WEIGHTS };
 
 typedef struct part { /* a prefill, or one token */
     tl_u128 matmul, bytes;
@@ -45,8 +46,8 @@ typedef struct serving {
     tl_notes leaves_out;
 } serving;
 
-static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", NULL};
-static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16};
+static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", "nf4", "nf4-dq", NULL};
+static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16, TL_BF16, TL_BF16};
 
 /* Of a training run: said together with --infer they would change nothing. */
 static int refuse_training(const tl_cli *cli) {
@@ -63,6 +64,12 @@ static int refuse_training(const tl_cli *cli) {
                : TL_EXIT_OK;
 }
 
+static void set_form(tl_infer_options *o, int form) {
+    o->dtype = weights_dtypes[form];
+    o->int8 = form == INT8;
+    o->base.base = form == NF4 ? TL_LORA_NF4 : form == NF4_TWICE ? TL_LORA_NF4_TWICE : TL_LORA_PLAIN;
+}
+
 static int read_sizes(serving *s, const char *prompt, const char *weights) {
     const tl_cli *cli = s->cli;
     const tl_model *m = &s->request.options.model;
@@ -71,7 +78,7 @@ static int read_sizes(serving *s, const char *prompt, const char *weights) {
     while (weights && weights_names[found] && strcmp(weights_names[found], weights) != 0)
         found++;
     if (!weights_names[found])
-        return tl_usage(cli, "--weights \"%.40s\": f32, bf16 or int8 would work", weights);
+        return tl_usage(cli, "--weights \"%.40s\": f32, bf16, int8, nf4 or nf4-dq would work", weights);
     if (m->family == TL_FAMILY_CRUNCHER)
         return tl_usage(cli, "%s writes no text", m->name);
     if (m->learned_positions && s->request.options.seq > m->context)
@@ -80,7 +87,7 @@ static int read_sizes(serving *s, const char *prompt, const char *weights) {
     o->model = *m;
     o->choices.attention = s->request.options.choices.attention;
     o->dtype = o->cache_dtype = weights_dtypes[found];
-    o->int8 = found == 2;
+    set_form(o, found);
     o->threads = s->request.options.threads;
     o->capacity = s->request.options.seq;
     o->new_tokens = 2; /* the prefill gives the first, one forward more the second: it is what each later one is like */
@@ -100,6 +107,12 @@ static void bound(const serving *s, double peak, part *p) {
     const double compute = tl_u128_double(p->matmul) / peak, memory = tl_u128_double(p->bytes) / s->bandwidth;
     p->by_memory = memory >= compute;
     p->seconds = p->by_memory ? memory : compute;
+}
+
+static const char *weights_name(const serving *s) {
+    return s->options.int8                         ? "int8"
+           : s->options.base.base != TL_LORA_PLAIN ? tl_lora_base_name(s->options.base.base)
+                                                   : tl_dtype_name(s->options.dtype);
 }
 
 static void bounds(serving *s) {
@@ -135,10 +148,13 @@ static void bounds(serving *s) {
                                            : "attention eager");
     if (s->options.int8)
         tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded");
+    if (s->options.base.base != TL_LORA_PLAIN)
+        tl_notes_add(
+            &s->request.defaults,
+            "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases and the head stay bf16",
+            weights_name(s));
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
 }
-
-static const char *weights_name(const serving *s) { return s->options.int8 ? "int8" : tl_dtype_name(s->options.dtype); }
 
 static bool exceeds(const serving *s) { return s->usable > 0 && s->plan.peak_bytes > s->usable; }
 
@@ -190,7 +206,7 @@ static void other_device(serving *s) {
     for (int i = 0; i < tl_accelerator_count(); i++) {
         int64_t capacity, usable, context;
         const tl_devices d = {.count = 1, .accelerator = tl_accelerator_at(i)};
-        tl_plan_capacity(&d, NULL, &capacity, &usable, &context);
+        tl_plan_capacity(&d, NULL, NULL, &capacity, &usable, &context);
         if (usable >= s->plan.peak_bytes && usable < least)
             least = usable, best = d.accelerator;
     }
@@ -202,7 +218,7 @@ static void other_device(serving *s) {
 }
 
 static tl_status advise(serving *s, tl_error *error) {
-    tl_infer_options flash = s->options, bf16 = s->options, int8 = s->options, all;
+    tl_infer_options flash = s->options, bf16 = s->options, int8 = s->options, nf4 = s->options, all;
     const bool is_flash = s->options.choices.attention == TL_ATTENTION_FLASH;
     bool fits = false, small = false;
     tl_status status = TL_OK;
@@ -210,22 +226,26 @@ static tl_status advise(serving *s, tl_error *error) {
     bf16.dtype = bf16.cache_dtype = TL_BF16;
     int8.dtype = int8.cache_dtype = TL_BF16;
     int8.int8 = true;
-    all = int8;
+    set_form(&nf4, NF4);
+    nf4.cache_dtype = TL_BF16;
+    const bool reduced = s->options.int8 || s->options.base.base != TL_LORA_PLAIN;
+    all = reduced ? s->options : nf4;
     all.choices.attention = TL_ATTENTION_FLASH;
     if (!is_flash)
         status = suggest(s, &flash, "--attention flash", "the same text", &fits, error);
     if (status == TL_OK && s->options.dtype == TL_F32)
         status = suggest(s, &bf16, "--weights bf16", "other rounding", &small, error);
-    if (status == TL_OK && !s->options.int8 && !small)
+    if (status == TL_OK && !reduced && !small)
         status = suggest(s, &int8, "--weights int8", "8-bit weights", &small, error);
-    if (status == TL_OK && !fits && !small && !s->options.int8 && !is_flash)
-        status = suggest(s, &all, "--weights int8 --attention flash", "8-bit weights", &small, error);
+    if (status == TL_OK && !reduced && !small)
+        status = suggest(s, &nf4, "--weights nf4", "4-bit weights", &small, error);
+    if (status == TL_OK && !fits && !small && !reduced && !is_flash)
+        status = suggest(s, &all, "--weights nf4 --attention flash", "4-bit weights", &small, error);
     int before = s->n_list;
     if (status == TL_OK)
         status = fewer_positions(s, s->options, "", error);
     if (status == TL_OK && !fits && !small && s->n_list == before)
-        status =
-            fewer_positions(s, all, s->options.int8 ? "--attention flash" : "--weights int8 --attention flash", error);
+        status = fewer_positions(s, all, reduced ? "--attention flash" : "--weights nf4 --attention flash", error);
     other_device(s);
     for (int i = 1; i < s->n_list; i++) /* those that fit first, else in this order */
         for (int j = i; j > 0 && s->list[j].fits && !s->list[j - 1].fits; j--) {
@@ -242,7 +262,7 @@ static int make(serving *s) {
         tl_infer_options small = s->options;
         tl_infer_plan plan;
         small.dtype = small.cache_dtype = weights_dtypes[i];
-        small.int8 = i == 2;
+        set_form(&small, i);
         small.capacity = small.prompt_tokens = small.new_tokens = 1;
         if (tl_infer_plan_make(&small, &plan, &error) != TL_OK)
             return tl_failed(s->cli, &error);
@@ -376,7 +396,7 @@ static void out_part(const serving *s, const char *label, const char *what, cons
 static int print_page(const serving *s) {
     const tl_cli *cli = s->cli;
     const tl_infer_plan *p = &s->plan;
-    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], answer[2 * TL_TEXT + 64], rest[160] = "", what[96];
+    char a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], d[TL_TEXT], answer[2 * TL_TEXT + 64], rest[160] = "", what[96];
     tl_text_bytes((double)p->peak_bytes, cli->units, a);
     tl_text_bytes((double)s->usable, cli->units, b);
     if (s->usable <= 0)
@@ -392,11 +412,12 @@ static int print_page(const serving *s) {
         out_suggestions(s);
     tl_out_item(cli, "model", "%s, %s parameters", s->options.model.name,
                 tl_text_count(tl_u128_double(s->parameters), a));
-    tl_out_item(cli, "weights", "%s in %s   (f32 %s, bf16 %s, int8 %s)",
+    tl_out_item(cli, "weights", "%s in %s   (f32 %s, bf16 %s, int8 %s, nf4 %s)",
                 tl_text_bytes((double)p->weights_bytes, cli->units, answer), weights_name(s),
                 tl_text_bytes((double)s->by_dtype[0], cli->units, a),
                 tl_text_bytes((double)s->by_dtype[1], cli->units, b),
-                tl_text_bytes((double)s->by_dtype[2], cli->units, c));
+                tl_text_bytes((double)s->by_dtype[INT8], cli->units, c),
+                tl_text_bytes((double)s->by_dtype[NF4], cli->units, d));
     tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each",
                 tl_text_bytes((double)p->cache_bytes, cli->units, a), (long long)s->options.capacity,
                 tl_dtype_name(s->options.cache_dtype),

@@ -221,7 +221,10 @@ refuses "op: gpus is for plan" "does not take --gpus" op "gelu 8" -g H100
 # Weights 124,439,808 in 4 or 2 bytes. A position of the cache: keys and values of 12 layers of 12 heads of 64, 2 bytes each:
 # 2·12·768·2 = 36,864. A token behind 512: every matrix once, 2·(12·12·768² + 50257·768) = 247,064,064, and scores and weighted
 # sum over 513 positions, 4·768·513·12 = 18,911,232.
-gives_json "infer: weights by dtype" 0 '"weights_by_dtype":\{"f32":497759232,"bf16":248879616,"int8":[0-9]+\}' plan gpt2 --infer -g H100
+gives_json "infer: weights by dtype" 0 '"weights_by_dtype":\{"f32":497759232,"bf16":248879616,"int8":[0-9]+,"nf4":[0-9]+,"nf4-dq":[0-9]+\}' plan gpt2 --infer -g H100
+# llama-2-7b: 6,476,005,376 weights of the blocks' linear layers at 0.5 + 4/64 bytes, 262,410,240 others at 2
+gives_json "infer: nf4" 0 '"weights_bytes":4167573504,' plan llama-2-7b --infer -g A100-40G --weights nf4
+gives "infer: nf4 is said" 0 "GB in nf4" plan llama-2-7b --infer -g A100-40G --weights nf4
 gives_json "infer: the cache" 0 '"positions":1024,"bytes_per_position":36864,"dtype":"bf16"' plan gpt2 --infer -g H100
 gives_json "infer: FLOPs of a token" 0 '"decode":\{"position":513,"flops_per_token":265975296,' plan gpt2 --infer -g H100
 # Llama-3-8B: 8,030,261,248 parameters in bf16; a position 2·32·8·128·2 = 131,072.

@@ -45,7 +45,8 @@ typedef struct config {
     int threads;
     tl_recompute recompute;
     tl_lora_options lora;
-    const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
+    const char *choices;                  /* "norm=composed,loss=chunked:3"; NULL: none */
+    bool fused_qkv, hold, offload, apart; /* of the model, and of tl_train_options */
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -165,10 +166,13 @@ static const config recomputed[] = {
 
 #include "planned_adapters.h"
 #include "planned_choices.h"
+#include "planned_kept.h"
 
 enum { ADAPTED = sizeof adapted / sizeof adapted[0] };
 
 enum { CHOSEN = sizeof with_choices / sizeof with_choices[0] };
+
+enum { KEPT = sizeof kept_so / sizeof kept_so[0] };
 enum { RECOMPUTED = sizeof recomputed / sizeof recomputed[0] };
 enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
@@ -177,6 +181,7 @@ static tl_model model_of(const config *c) {
     m.tied ^= c->flip_tied;
     m.gated &= !c->ungated;
     m.rope_interleaved = c->interleaved;
+    m.fused_qkv = c->fused_qkv;
     if (m.family == TL_FAMILY_LLAMA)
         m.attention_bias = m.mlp_bias = c->biases;
     if (c->kv_heads)
@@ -224,6 +229,9 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;
     o.lora = c->lora;
+    o.hold_logits = c->hold;
+    o.offload = c->offload;
+    o.grads_apart = c->apart;
     o.autocast = c->autocast;
     tl_error error = {0};
     choose(c->choices, &o.choices);
@@ -419,6 +427,11 @@ static void test_planned_equals_measured_with_adapters(void **state) {
 static void test_planned_equals_measured_with_choices(void **state) {
     (void)state;
     compare_all(with_choices, CHOSEN);
+}
+
+static void test_planned_equals_measured_as_kept(void **state) {
+    (void)state;
+    compare_all(kept_so, KEPT);
 }
 
 /* Every precision with every optimizer and every way to recompute, on both families; Cruncher has no blocks to recompute. */
@@ -723,11 +736,12 @@ int main(void) {
         cmocka_unit_test(test_planned_equals_measured_with_recompute),
         cmocka_unit_test(test_every_family),
         cmocka_unit_test(test_planned_equals_measured_with_choices),
+        cmocka_unit_test(test_planned_equals_measured_with_adapters),
+        cmocka_unit_test(test_planned_equals_measured_as_kept),
         cmocka_unit_test(test_every_precision),
         cmocka_unit_test(test_arena_holds_every_step),
         cmocka_unit_test(test_arena_reports_unplanned),
         cmocka_unit_test(test_mutations_are_caught),
-        cmocka_unit_test(test_planned_equals_measured_with_adapters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

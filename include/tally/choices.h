@@ -49,7 +49,9 @@ typedef enum tl_loss_code {
     TL_LOSS_CHUNKED, /* output projection and loss together, chunk after chunk of tokens, each recomputed in backward */
     TL_LOSS_FUSED,   /* projection and loss in one op that makes the gradients at once, chunk after chunk (Liger, Cut
                         Cross-Entropy): no logits live beyond a chunk */
-    TL_LOSS_LOG_SOFTMAX /* PyTorch's cross_entropy of logits as they come: log softmax in their format is kept */
+    TL_LOSS_LOG_SOFTMAX, /* PyTorch's cross_entropy of logits as they come: log softmax in their format is kept */
+    TL_LOSS_CHUNKS_KEPT, /* as chunked, but each chunk's logits are kept and not computed again (torchtune) */
+    TL_LOSS_CHUNKS_FP32 /* the same with PyTorch's cross_entropy of a chunk's logits in f32: its log softmax is kept (LitGPT) */
 } tl_loss_code;
 typedef enum tl_experts_code {
     TL_EXPERTS_DROPLESS, /* tokens sorted by expert, one grouped product: exact for any routing */

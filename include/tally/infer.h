@@ -6,6 +6,8 @@
 
 #include "tally/account.h"
 #include "tally/cache.h"
+#include "tally/choices.h"
+#include "tally/lora.h"
 #include "tally/sample.h"
 
 #ifdef __cplusplus
@@ -95,6 +97,7 @@ typedef struct tl_infer_options {
     bool int8;      /* quantised once loaded */
     /* How the net is run (tl_net_choose): attention flash writes no scores. Zeroed: as tl_net_new leaves it. */
     tl_choices choices;
+    tl_lora_options base; /* rank 0: how frozen weights are kept, quantised one by one (tally/lora.h) */
     int threads;
     /* generating */
     tl_dtype cache_dtype;

@@ -37,6 +37,18 @@ typedef struct tl_lora_options {
      * one; else "attention". A name that no layer has is an error that lists those there are. Borrowed until the net is made. */
     const char *targets;
     tl_lora_base base;
+    /* The output projection's weight is kept so too (bitsandbytes' replacement of every nn.Linear, as LitGPT has it); it must not
+     * be tied to the embeddings. */
+    bool base_head;
+    bool base_by_f16;      /* NF4 is written out by way of f16: tl_nf4 */
+    bool base_keeps_input; /* a quantised product keeps its input for backward, as bitsandbytes' MatMul4Bit does */
+    /* LitGPT's LoRAQKVLinear, on a product of q, k and v in one (lit_gpt/lora.py): A [2r, D] and B [q + v rows, r] adapt q and v
+     * alone; B's result is put among zeros by index_copy, which keeps its source. Other layers have none. */
+    bool merged_qv;
+    /* LLaMA-Adapter (Zhang et al. 2023) in place of low rank: `prefix` learned rows in each layer from `prefix_from` on, and with
+     * `scales` (its V2, Gao et al. 2023) norms and a bias and a scale of every linear layer's output. rank is 0 then. */
+    int64_t prefix, prefix_from;
+    bool scales;
     bool adapters_f32; /* adapters of a 16-bit net in f32; x is cast for them and their product back */
 } tl_lora_options;
 

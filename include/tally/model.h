@@ -123,6 +123,7 @@ typedef struct tl_model {
     int64_t context;   /* C */
     bool tied;         /* output projection shares the embedding */
     bool gated;        /* llama: three-matrix MLP (SiLU(x·W1) ⊙ x·W3)·W2; false: CS336's ungated W2·SiLU(x·W1) */
+    bool fused_qkv;    /* a family with products of q, k and v apart has them in one, by group (LitGPT's checkpoints) */
     bool learned_positions;
     bool attention_bias, mlp_bias; /* llama */
     bool rope_interleaved;

@@ -27,6 +27,9 @@ typedef struct tl_nf4 {
     tl_tensor *scales; /* f32 [⌈n/64⌉], or their codes, i8 */
     tl_tensor *outer;  /* f32 [⌈⌈n/64⌉/256⌉]; NULL: quantised once */
     tl_tensor *mean;   /* f32 [1]; NULL: quantised once */
+    /* A product writes the weight out in f16 and casts that to x's format, and both are there while it runs: what bitsandbytes
+     * does with a weight that was f16 when it was quantised (dequantize_4bit gives the format of then, MatMul4Bit casts it). */
+    bool by_f16;
 } tl_nf4;
 
 /* The 16 levels, −1 to 1; level[7] is 0. Static. */
@@ -38,7 +41,7 @@ tl_status tl_quantize_nf4_(tl_tensor *x, bool twice, tl_nf4 *w, const char *site
 /* level·scale of `shape` in `dtype`: computed in f32 (f64 for f64), rounded once. No gradient. */
 tl_tensor *tl_dequantize_nf4_(const tl_nf4 *w, tl_shape shape, tl_dtype dtype, const char *site);
 /* x[… i] · W[o,i]ᵀ + bias[o] (bias may be NULL) → [… o] in x's format: f64, f32, bf16 or f16. W is written out in x's format
- * for as long as the op runs: o·i elements of workspace, and in backward a temporary of that size. The gradient goes to x and
+ * for as long as the op runs: o·i elements of workspace (w->by_f16: and o·i of f16), and in backward temporaries of that size. The gradient goes to x and
  * the bias; W is frozen, and nothing of x is kept: backward reads the packed weight again. 2·rows·o·i FLOPs as tl_linear. */
 tl_tensor *tl_linear_nf4_(tl_tensor *x, const tl_nf4 *w, tl_dim out, tl_tensor *bias, const char *site);
 

@@ -164,6 +164,7 @@ static const op_rule rules[] = {
     {"reciprocal_backward", KEEP},
     {"relu", KEEP},
     {"relu_backward", KEEP},
+    {"retain", KEEP},
     {"rms_norm", FLOAT},
     {"rms_norm_backward", KEEP},
     {"rmsprop_update", KEEP},

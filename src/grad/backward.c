@@ -98,7 +98,7 @@ static tl_status prepare(tl_ctx *ctx, tl_node *node, tl_saved *saved) {
         else
             saved->out[k->slot - TL_MAX_IO] = k->tensor;
     }
-    for (int i = 0; i < node->n_in; i++) {
+    for (int i = 0; i < node->n_in && !ctx->grads_apart; i++) {
         const tl_tensor *leaf = node->edges[i].leaf;
         if (leaf && leaf->grad && leaf->grad->dtype == leaf->dtype && tl_tensor_is_exclusive(leaf->grad, 1))
             saved->into[i] = leaf->grad;

@@ -6,12 +6,23 @@
 #include <string.h>
 
 struct tl_region {
+    tl_ctx *ctx;
     tl_region_function *function;
     const void *user;
     uint64_t random_first, random_next; /* the dropout stream before and after the first run */
     tl_dtype autocast;                  /* as the first run had it; f32: off */
     tl_shape *out_shape;
     tl_dtype *out_dtype;
+    struct away *away; /* one an input; NULL: all are kept where they are */
+};
+
+/* An input in the host's memory until backward. On meta there are no bytes to hold. */
+struct away {
+    bool is;
+    void *bytes;
+    size_t size;
+    tl_shape shape;
+    tl_dtype dtype;
 };
 
 /* No ops of the list: they name a region, and its inputs on the inner tape, in messages. */
@@ -55,6 +66,7 @@ static tl_node *region_node(tl_ctx *ctx, int n_in, int n_out, size_t user_bytes)
     if (ctx->error.status != TL_OK)
         return NULL;
     memset(region, 0, sizeof *region);
+    region->ctx = ctx;
     region->user = user;
     region->out_shape = tl_tape_alloc(ctx, out * sizeof *region->out_shape);
     region->out_dtype = tl_tape_alloc(ctx, out * sizeof *region->out_dtype);
@@ -67,6 +79,50 @@ static tl_node *region_node(tl_ctx *ctx, int n_in, int n_out, size_t user_bytes)
     node->n_in = n_in;
     node->n_out = n_out;
     return node;
+}
+
+/* Only what the region's caller made: a parameter stays where it is. */
+static bool send_away(tl_ctx *ctx, tl_node *node, const tl_tensor *t, int i) {
+    struct tl_region *region = node->region_run;
+    if (!region->away && !(region->away = tl_tape_alloc(ctx, (size_t)node->n_in * sizeof *region->away)))
+        return false;
+    if (i == 0)
+        memset(region->away, 0, (size_t)node->n_in * sizeof *region->away);
+    struct away *away = &region->away[i];
+    if (node->edges[i].leaf || !node->edges[i].wanted || !tl_tensor_is_contiguous(t))
+        return false;
+    away->size = (size_t)tl_tensor_count(t) * (size_t)tl_dtype_bytes(t->dtype);
+    away->shape = t->shape;
+    away->dtype = t->dtype;
+    if (!tl_ctx_is_meta(ctx) && away->size > 0) {
+        if (!(away->bytes = tl_host_alloc(ctx, away->size)))
+            return false;
+        memcpy(away->bytes, tl_tensor_data(t), away->size);
+    }
+    away->is = true;
+    return true;
+}
+
+void tl_region_let_go(tl_node *node) {
+    struct away *away = node->region_run->away;
+    for (int i = 0; away && i < node->n_in; i++) {
+        tl_host_free(node->region_run->ctx, away[i].bytes, away[i].size);
+        away[i].bytes = NULL;
+    }
+}
+
+static tl_tensor *kept_of(tl_ctx *ctx, const tl_node *node, int i) {
+    const struct away *away = node->region_run->away;
+    if (away && away[i].is) {
+        tl_tensor *t = tl_empty(ctx, away[i].dtype, away[i].shape, TL_WORK);
+        if (t && away[i].bytes)
+            memcpy(tl_tensor_data(t), away[i].bytes, away[i].size);
+        return t;
+    }
+    for (int k = 0; k < node->n_kept; k++)
+        if (node->kept[k].slot == i)
+            return node->kept[k].tensor;
+    return NULL;
 }
 
 /* The node with its inputs kept, on the tape already: what the region does may not touch them. */
@@ -97,7 +153,8 @@ static tl_node *begin_node(tl_ctx *ctx, const void *user, size_t user_bytes, tl_
             edge->leaf = in[i];
             tl_tape_note_use(ctx, in[i], tape->count);
         }
-        tl_node_keep(node, in[i], i);
+        if (!ctx->offload || !send_away(ctx, node, in[i], i))
+            tl_node_keep(node, in[i], i);
     }
     tape->nodes[tape->count++] = node;
     return node;
@@ -267,11 +324,14 @@ static int64_t input_of(const tl_node *node, int i) {
 
 static tl_status make_inputs(tl_ctx *ctx, struct tl_tape *outer, const tl_node *node, tl_tensor *in[]) {
     for (int i = 0; i < node->n_in; i++) {
-        tl_tensor *kept = node->kept[i].tensor;
+        tl_tensor *kept = kept_of(ctx, node, i);
+        if (!kept)
+            return ctx->error.status;
         int64_t index = input_of(node, i);
         if (index == ctx->tape->count && add_input(ctx, outer, node, i) != TL_OK)
             return ctx->error.status;
-        in[i] = node->edges[i].leaf ? kept : alias_of(ctx, kept);
+        bool fresh = node->region_run->away && node->region_run->away[i].is;
+        in[i] = node->edges[i].leaf || fresh ? kept : alias_of(ctx, kept);
         if (!in[i])
             return ctx->error.status;
         if (index < 0)

@@ -71,6 +71,8 @@ void tl_node_let_go(tl_node *node) {
     for (int i = 0; i < node->n_kept; i++)
         unkeep(node->kept[i].tensor);
     node->n_kept = 0;
+    if (node->region_run)
+        tl_region_let_go(node);
     for (int i = 0; i < node->n_out; i++)
         if (node->gout[i]) {
             tl_tensor_unref(node->gout[i]);

@@ -64,6 +64,7 @@ tl_status tl_arrive_at_leaf(tl_ctx *ctx, tl_tensor *leaf, tl_tensor *g, bool alo
 /* Walks the context's tape from its last node down to node `first`. */
 tl_status tl_tape_walk(tl_ctx *ctx, int64_t first);
 tl_status tl_node_check_kept(tl_ctx *ctx, const tl_node *node); /* nothing saved was changed since */
+void tl_region_let_go(tl_node *node);                           /* what it keeps in the host's memory */
 /* Runs a region again, recorded, and walks what it recorded. */
 tl_status tl_region_walk(tl_ctx *ctx, tl_node *node);
 /* A leaf is read by the node that is recorded next, or by the region that is running for the first time. */

@@ -31,7 +31,7 @@ static tl_status generate(tl_net *net, const tl_infer_options *o, tl_infer_plan 
 }
 
 static tl_status make(tl_ctx *ctx, const tl_infer_options *o, tl_infer_plan *plan) {
-    tl_net *net = tl_net_new(ctx, &o->model, o->dtype);
+    tl_net *net = tl_net_new_lora(ctx, &o->model, o->dtype, NULL, &o->base);
     if (!net)
         return tl_ctx_status(ctx);
     tl_status status = tl_net_choose(net, &o->choices);

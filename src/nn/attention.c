@@ -1,5 +1,6 @@
 /* Attention with keys and values of its own size: projections as published, norms of queries and keys, what turns, what a layer
  * sees. Scores, softmax and the weighted sum are tl_attend's. */
+#include "nn/lora.h"
 #include "nn/names.h"
 
 #include "tensor/ctx.h"
@@ -29,9 +30,10 @@ static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl
     tl_dim D = net->symbols.D;
     double std = m->init_std;
     bool bias = m->attention_bias || m->qkv_bias || n->biased;
-    if (n->layout != TL_FUSED_NONE) {
+    net->fused_qkv = n->layout != TL_FUSED_NONE ? n->fused : m->fused_qkv && !same ? "qkv_proj" : NULL;
+    if (net->fused_qkv) {
         tl_dim all = tl_dim_add(ctx, q, tl_dim_mul(ctx, tl_dim_of(2), kv));
-        a->q = linear(net, path, n->fused, all, D, std, bias, &a->q_bias);
+        a->q = linear(net, path, net->fused_qkv, all, D, std, bias, &a->q_bias);
         return a->q != NULL;
     }
     return (a->q = linear(net, path, n->q, q, D, std, bias, &a->q_bias)) &&
@@ -179,10 +181,10 @@ tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x) {
     const tl_attention *a = &b->attention;
     struct projected p = {0};
     tl_enter(net, n->attention, -1);
-    if (x && n->layout == TL_FUSED_NONE)
+    if (x && !net->fused_qkv)
         p = apart(net, b, x);
     else if (x) {
-        tl_tensor *fused = clipped(net, tl_apply_linear(net, n->fused, x, a->q, a->q_bias));
+        tl_tensor *fused = clipped(net, tl_apply_linear(net, net->fused_qkv, x, a->q, a->q_bias));
         p = n->layout == TL_FUSED_IN_TURN ? in_turn(net, b, fused) : by_group(net, b, fused);
     }
     if (m->temperature_scale > 0 && (b->layer & TL_LAYER_NO_ROTARY))
@@ -194,7 +196,7 @@ tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x) {
                                  .chunked = (b->layer & TL_LAYER_CHUNKED) != 0,
                                  .sinks = a->sinks,
                                  .slopes = net->slopes};
-    tl_tensor *mixed = tl_attend(net, p.q, p.k, p.v, &options);
+    tl_tensor *mixed = tl_prefix_attend(net, a, p.q, tl_attend(net, p.q, p.k, p.v, &options));
     tl_tensor *y = tl_apply_linear(net, n->out, mixed, a->out, a->out_bias);
     return tl_leave(net, tl_dropout_if(net, y, m->dropout_residual, "attention.residual"));
 }

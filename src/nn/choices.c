@@ -37,7 +37,7 @@ static const tl_choice choices_table[CHOICES] = {
     [GELU] = {"gelu", "fused|composed", "GELU's tanh form as one op, or operation by operation"},
     [SILU] = {"silu", "fused|composed", "SiLU as one op, or x times its sigmoid"},
     [ROTARY] = {"rotary", "computed|tables", "Angles computed where used, or cosines and sines as tensors"},
-    [LOSS] = {"loss", "full|full-fp32|chunked[:K]|fused[:K]|log-softmax",
+    [LOSS] = {"loss", "full|full-fp32|chunked[:K]|fused[:K]|log-softmax|chunks-kept[:K]|chunks-fp32[:K]",
               "Logits of all tokens, in f32, a part at a time with the output projection, or their log softmax"},
     [REPEAT_KV] = {"repeat-kv", "off|on", "Keys and values copied to every query head"},
     [ATTENTION_COPIES] = {"attention-copies", "off|on", "Eager: views made contiguous for the batched products"},
@@ -256,7 +256,7 @@ const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, 
     if (index < 0 || index >= CHOICES)
         return "?";
     word_at(choices_table[index].values, get(choices, index), word, sizeof word);
-    bool parts = index == LOSS && (choices->loss == TL_LOSS_CHUNKED || choices->loss == TL_LOSS_FUSED);
+    bool parts = index == LOSS && tl_loss_projects(choices->loss);
     if (parts)
         snprintf(buffer, size, "%s:%lld", word,
                  (long long)(choices->loss_chunks > 0 ? choices->loss_chunks : TL_LOSS_CHUNKS_DEFAULT));
@@ -409,7 +409,7 @@ static bool in_range(const tl_choices *c) {
                                       [GELU] = TL_GELU_COMPOSED,
                                       [SILU] = TL_SILU_COMPOSED,
                                       [ROTARY] = TL_ROTARY_TABLES,
-                                      [LOSS] = TL_LOSS_LOG_SOFTMAX,
+                                      [LOSS] = TL_LOSS_CHUNKS_FP32,
                                       [REPEAT_KV] = 1,
                                       [ATTENTION_COPIES] = 1,
                                       [SOFTMAX] = TL_SOFTMAX_COMPOSED,

@@ -1,5 +1,6 @@
 /* One decoder for every family: what a block is made of is in the description (tally/model.h), what its parts are called in
  * nn/names.c. */
+#include "nn/lora.h"
 #include "nn/names.h"
 
 #include "tensor/ctx.h"
@@ -99,6 +100,8 @@ static bool build_head(tl_net *net) {
     tl_start normal = {TL_START_NORMAL, net->model.init_std};
     snprintf(name, sizeof name, "%s.weight", net->names->head);
     if (!net->model.tied && !(net->head = tl_net_parameter(net, name, TL_SHAPE(ctx, s->V, s->De), normal, true, true)))
+        return false;
+    if (net->head && !tl_lora_settle_head(net, net->count - 1))
         return false;
     if (!net->model.head_bias)
         return true;

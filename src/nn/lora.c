@@ -2,6 +2,9 @@
 #include "nn/lora.h"
 
 #include "nn/start.h"
+#include "tally/ops_choices.h"
+#include "tally/ops_layers.h"
+#include "tally/views.h"
 #include "tally/init.h"
 #include "tensor/ctx.h"
 
@@ -26,6 +29,17 @@ tl_status tl_lora_check(const tl_lora_options *o, tl_error *error) {
     if ((unsigned)o->base > TL_LORA_NF4_TWICE)
         return tl_fail(error, TL_ERR_ARGUMENT, "there is no kind %d of base; plain, int8, nf4 and nf4-dq are",
                        (int)o->base);
+    if (o->base == TL_LORA_PLAIN && (o->base_head || o->base_by_f16 || o->base_keeps_input))
+        return tl_fail(error, TL_ERR_ARGUMENT, "a plain base is not quantised: what it would do so with has no effect");
+    if (o->prefix < 0 || o->prefix_from < 0 || (o->prefix == 0 && (o->prefix_from != 0 || o->scales)) ||
+        (o->prefix > 0 && o->rank != 0))
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "a learned prompt of %lld rows from layer %lld on, beside adapters of rank %lld; one of the two would work",
+            (long long)o->prefix, (long long)o->prefix_from, (long long)o->rank);
+    if (o->rank == 0 && (o->base != TL_LORA_PLAIN || o->prefix > 0) && !o->alpha && !o->dropout &&
+        !(o->targets && o->targets[0]))
+        return TL_OK; /* frozen and quantised, nothing to train */
     if (o->rank == 0 && (o->alpha != 0 || o->dropout != 0 || (o->targets && o->targets[0]) ||
                          o->base != TL_LORA_PLAIN || o->adapters_f32))
         return tl_fail(error, TL_ERR_ARGUMENT,
@@ -149,7 +163,7 @@ static bool is_wanted(const tl_net *net, const char *name) {
 /* ---- adapters ---- */
 
 /* Behind the net's parameters, booked where the weight is. */
-static tl_tensor *add_adapter(tl_net *net, const char *weight, const char *which, tl_shape shape, bool zeros) {
+tl_tensor *tl_lora_parameter(tl_net *net, const char *weight, const char *which, tl_shape shape, tl_lora_start start) {
     tl_ctx *ctx = net->ctx;
     char name[200];
     bool narrow = tl_dtype_bytes(net->dtype) < 4;
@@ -167,7 +181,10 @@ static tl_tensor *add_adapter(tl_net *net, const char *weight, const char *which
     net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = true, .adapter = true};
     /* a = √5 makes the bound 1/√in: Kaiming's gain √(2/(1 + a²)) times √3/√in */
     double gain = tl_init_gain(TL_GAIN_LEAKY_RELU, tl_square_root(5.0));
-    if ((zeros ? tl_init_zeros(t) : tl_init_kaiming_uniform(t, TL_FAN_IN, gain, name)) != TL_OK)
+    tl_status status = start == TL_LORA_ZEROS  ? tl_init_zeros(t)
+                       : start == TL_LORA_ONES ? tl_init_ones(t)
+                                               : tl_init_kaiming_uniform(t, TL_FAN_IN, gain, name);
+    if (status != TL_OK)
         return NULL;
     tl_tensor_require_grad(t, true);
     return t;
@@ -182,9 +199,14 @@ static bool adapt(tl_net *net, int index) {
     tl_place before = ctx->place;
     ctx->place.region = slot->weight->storage->region;
     ctx->place.module = slot->weight->storage->module;
-    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters");
-    slot->a = add_adapter(net, name, "lora_A", TL_SHAPE(ctx, r, slot->shape.dim[1]), false);
-    slot->b = slot->a ? add_adapter(net, name, "lora_B", TL_SHAPE(ctx, slot->shape.dim[0], r), true) : NULL;
+    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters"), rows = r,
+           out = slot->shape.dim[0];
+    if (net->lora->options.merged_qv) { /* all rows but the keys' */
+        rows = tl_dim_mul(ctx, tl_dim_of(2), r);
+        out = tl_dim_mul(ctx, tl_dim_add(ctx, net->symbols.H, net->symbols.G), net->symbols.K);
+    }
+    slot->a = tl_lora_parameter(net, name, "lora_A", TL_SHAPE(ctx, rows, slot->shape.dim[1]), TL_LORA_UNIFORM);
+    slot->b = slot->a ? tl_lora_parameter(net, name, "lora_B", TL_SHAPE(ctx, out, r), TL_LORA_ZEROS) : NULL;
     ctx->place = before;
     net->lora->layers += slot->b != NULL;
     return slot->b != NULL;
@@ -212,6 +234,25 @@ bool tl_lora_begin(tl_net *net, const tl_lora_options *options) {
 bool tl_lora_finish(tl_net *net) {
     struct tl_lora *l = net->lora;
     int count = net->count; /* adapters come behind */
+    if (l->options.base_head && !net->head) {
+        tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT, "the head of %s is its token table, which is not quantised",
+                    net->model.name);
+        return false;
+    }
+    if (l->options.rank == 0) {
+        for (int i = 0; i < count; i++) {
+            tl_tensor_require_grad(net->parameters[i].tensor, false);
+            net->parameters[i].frozen = true;
+        }
+        return l->options.prefix == 0 || tl_prefix_finish(net);
+    }
+    if (l->options.merged_qv && !net->fused_qkv) {
+        tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
+                    "%s has no product of q, k and v in one, whose q and v alone could be adapted", net->model.name);
+        return false;
+    }
+    if (l->options.merged_qv)
+        snprintf(l->targets, sizeof l->targets, "%s", net->fused_qkv);
     if (!l->targets[0])
         snprintf(l->targets, sizeof l->targets, "%s", default_targets(net));
     if (!check_targets(net))
@@ -262,12 +303,46 @@ const tl_lora_options *tl_net_lora(const tl_net *net) { return net->lora ? &net-
 
 int tl_net_lora_layers(const tl_net *net) { return net->lora ? net->lora->layers : 0; }
 
+/* low [B,T,2r] → the change of q, k and v by group, [B,T,G·(R + 2)·K], zeros for the keys: a grouped product with B's two parts,
+ * its result among zeros, scaled there. */
+static tl_tensor *merged_delta(tl_net *net, const tl_lora_slot *slot, tl_tensor *low, const char *site) {
+    tl_ctx *ctx = net->ctx;
+    const tl_lora_options *o = &net->lora->options;
+    tl_dim r = slot->b->shape.dim[1], G = net->symbols.G, K = net->symbols.K, one = tl_dim_of(1);
+    tl_dim q = tl_dim_mul(ctx, net->symbols.H, K), kv = tl_dim_mul(ctx, G, K), R = tl_dim_div(ctx, net->symbols.H, G);
+    tl_dim ranks[2] = {r, r}, rows[2] = {q, kv};
+    tl_tensor *x[2] = {0}, *b[2] = {0};
+    if (!low || tl_split(low, -1, ranks, 2, x) != TL_OK || tl_split(slot->b, 0, rows, 2, b) != TL_OK)
+        return NULL;
+    tl_dim B = low->shape.dim[0], T = low->shape.dim[1];
+    tl_tensor *each[2] = {tl_linear_(x[0], b[0], NULL, site), tl_linear_(x[1], b[1], NULL, site)};
+    tl_tensor *both = tl_concat_(each, 2, -1, site), *third[3] = {0}, *of[2] = {0};
+    tl_release(each[0]);
+    tl_release(each[1]);
+    if (!both || tl_split(both, -1, rows, 2, of) != TL_OK)
+        return NULL;
+    tl_shape keys = TL_SHAPE(ctx, B, T, G, one, K);
+    third[0] = tl_view_(of[0], TL_SHAPE(ctx, B, T, G, R, K), site);
+    third[1] = tl_empty(ctx, both->dtype, keys, TL_WORK);
+    if (!third[1] || !tl_fill_(third[1], 0, site))
+        return NULL;
+    third[2] = tl_view_(of[1], keys, site);
+    tl_tensor *among = tl_concat_(third, 3, 3, site);
+    tl_release(third[1]);
+    among = tl_retain_(among, both, site);
+    tl_tensor *all = among ? tl_view_(among, TL_SHAPE(ctx, B, T, slot->shape.dim[0]), site) : NULL;
+    tl_tensor *delta = tl_scale_(all, o->alpha / (double)o->rank, 0, site);
+    tl_release(all);
+    tl_release(among);
+    return delta;
+}
+
 /* alpha/rank goes onto A's small result, where it costs rank and not `out` products a token. */
 tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site) {
     tl_lora_slot *slot = tl_lora_slot_of(net, w, false);
     if (!slot)
         return tl_product_layer(net, x, w, bias, site);
-    tl_tensor *y = tl_lora_base_layer(net, slot, x, bias, site);
+    tl_tensor *y = tl_scaled_output(slot, tl_lora_base_layer(net, slot, x, bias, site), site);
     if (!slot->b || !y)
         return y;
     const tl_lora_options *o = &net->lora->options;
@@ -275,8 +350,12 @@ tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bia
     bool up = !net->ctx->cast_inputs && tl_dtype_bytes(x->dtype) < tl_dtype_bytes(slot->a->dtype);
     tl_tensor *in = up ? tl_cast_(x, slot->a->dtype, site) : x;
     in = tl_dropout_if(net, in, o->dropout, "lora");
-    tl_tensor *low = tl_scale_(tl_linear_(in, slot->a, NULL, site), o->alpha / (double)o->rank, 0, site);
-    tl_tensor *delta = tl_linear_(low, slot->b, NULL, site), *same = delta ? tl_cast_(delta, y->dtype, site) : NULL;
+    tl_tensor *low = tl_linear_(in, slot->a, NULL, site), *delta;
+    if (o->merged_qv)
+        delta = merged_delta(net, slot, low, site);
+    else
+        delta = tl_linear_(tl_scale_(low, o->alpha / (double)o->rank, 0, site), slot->b, NULL, site);
+    tl_tensor *same = delta ? tl_cast_(delta, y->dtype, site) : NULL;
     if (same != delta)
         tl_release(delta);
     tl_tensor *sum = tl_add_(y, same, site);
@@ -327,6 +406,10 @@ tl_status tl_net_merge_lora(tl_net *net) {
         return ctx->error.status;
     if (!net->lora)
         return tl_ctx_fail(ctx, TL_ERR_STATE, "%s has no adapters to merge", net->model.name);
+    if (net->lora->options.prefix > 0 || net->lora->options.merged_qv)
+        return tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                           "a learned prompt, or adapters of q and v in one product, into the weights of %s",
+                           net->model.name);
     bool recording = ctx->recording, ok = true;
     ctx->recording = false;
     for (int i = 0; i < net->lora->count && ok; i++)

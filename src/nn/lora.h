@@ -7,12 +7,13 @@
 
 /* A linear layer that is quantised, has adapters, or both. */
 typedef struct tl_lora_slot {
-    tl_tensor *weight;   /* the parameter's handle: it stays the same, what it holds becomes packed */
-    int parameter;       /* its place in the net's list */
-    tl_lora_base kind;   /* TL_LORA_PLAIN: not quantised */
-    tl_shape shape;      /* [out, in] */
-    tl_tensor *scale[3]; /* int8: scale; nf4: absmax; twice: codes, outer, mean. Kept */
-    tl_tensor *a, *b;    /* NULL: no target. The net's parameters */
+    tl_tensor *weight;          /* the parameter's handle: it stays the same, what it holds becomes packed */
+    int parameter;              /* its place in the net's list */
+    tl_lora_base kind;          /* TL_LORA_PLAIN: not quantised */
+    tl_shape shape;             /* [out, in] */
+    tl_tensor *scale[3];        /* int8: scale; nf4: absmax; twice: codes, outer, mean. Kept */
+    tl_tensor *a, *b;           /* NULL: no target. The net's parameters */
+    tl_tensor *shift, *stretch; /* of the output, [out]: stretch·(y + shift); NULL: none */
 } tl_lora_slot;
 
 struct tl_lora {
@@ -28,6 +29,8 @@ struct tl_lora {
 tl_lora_slot *tl_lora_slot_of(tl_net *net, const tl_tensor *weight, bool make);
 /* Right after parameter `index`, a linear layer's weight, was made: quantises it where the net's options say so. */
 bool tl_lora_settle(tl_net *net, int index);
+/* The same for the output projection, which is no layer that adapters are for. */
+bool tl_lora_settle_head(tl_net *net, int index);
 /* The weight of a slot in full, as `dtype`, in the current scope; of a plain one itself, cast. */
 tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype);
 /* The parameter holds `full` from now on, in the net's format, and its scales are let go. */
@@ -40,7 +43,17 @@ void tl_net_lora_free(tl_net *net);
 /* The i8 and scales of a weight, both kept, of category param; `name` for messages. */
 bool tl_net_int8_of(tl_net *net, const char *name, tl_tensor *weight, tl_tensor **q, tl_tensor **scale);
 
+/* ---- prefix.c ---- */
+bool tl_prefix_finish(tl_net *net);
+/* mixed[B,T,H·K], attention's result, and what q[B,H,T,K] finds in the block's learned prompt. */
+tl_tensor *tl_prefix_attend(tl_net *net, const tl_attention *a, tl_tensor *q, tl_tensor *mixed);
+/* y as the slot's shift and stretch have it; takes y where they are there. */
+tl_tensor *tl_scaled_output(const tl_lora_slot *slot, tl_tensor *y, const char *site);
+
 /* ---- lora.c ---- */
+typedef enum tl_lora_start { TL_LORA_UNIFORM, TL_LORA_ZEROS, TL_LORA_ONES } tl_lora_start;
+/* "<layer of weight>.<which>.weight" behind the net's parameters, trained. */
+tl_tensor *tl_lora_parameter(tl_net *net, const char *weight, const char *which, tl_shape shape, tl_lora_start start);
 bool tl_lora_begin(tl_net *net, const tl_lora_options *options);
 /* All parameters are there: adapters to the targets, everything else frozen. */
 bool tl_lora_finish(tl_net *net);

@@ -1,6 +1,7 @@
 /* Frozen weights kept in 4 or 8 bits: a parameter's handle stays, and what it holds is replaced. */
 #include "nn/lora.h"
 
+#include "tally/ops_choices.h"
 #include "tally/ops_quantize.h"
 #include "tensor/ctx.h"
 
@@ -114,9 +115,9 @@ static bool quantize_into(tl_net *net, tl_lora_slot *slot, tl_lora_base kind, tl
     return true;
 }
 
-bool tl_lora_settle(tl_net *net, int index) {
+/* Quantises parameter `index` where the net's options say so. */
+static bool settle(tl_net *net, int index) {
     tl_parameter *p = &net->parameters[index];
-    p->linear = true;
     if (!net->lora || net->lora->options.base == TL_LORA_PLAIN)
         return true;
     tl_lora_slot *slot = tl_lora_slot_of(net, p->tensor, true);
@@ -124,6 +125,24 @@ bool tl_lora_settle(tl_net *net, int index) {
         return false;
     p->full = &slot->shape;
     return true;
+}
+
+bool tl_lora_settle(tl_net *net, int index) {
+    tl_parameter *p = &net->parameters[index];
+    p->linear = true;
+    return settle(net, index);
+}
+
+bool tl_lora_settle_head(tl_net *net, int index) {
+    return !net->lora || !net->lora->options.base_head || settle(net, index);
+}
+
+static tl_nf4 packed_of(const tl_net *net, const tl_lora_slot *slot) {
+    return (tl_nf4){.packed = slot->weight,
+                    .scales = slot->scale[0],
+                    .outer = slot->scale[1],
+                    .mean = slot->scale[2],
+                    .by_f16 = net->lora->options.base_by_f16};
 }
 
 tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *x, tl_tensor *bias, const char *site) {
@@ -135,10 +154,14 @@ tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *
         x = tl_cast_(x, ctx->autocast, site);
         bias = bias ? tl_cast_(bias, ctx->autocast, site) : NULL;
     }
-    if (slot->kind == TL_LORA_INT8)
-        return tl_linear_int8_(x, slot->weight, slot->scale[0], bias, site);
-    tl_nf4 w = {slot->weight, slot->scale[0], slot->scale[1], slot->scale[2]};
-    return tl_linear_nf4_(x, &w, slot->shape.dim[0], bias, site);
+    tl_nf4 w = packed_of(net, slot);
+    tl_tensor *y = slot->kind == TL_LORA_INT8 ? tl_linear_int8_(x, slot->weight, slot->scale[0], bias, site)
+                                              : tl_linear_nf4_(x, &w, slot->shape.dim[0], bias, site);
+    bool keeps = net->lora->options.base_keeps_input && x && tl_tensor_needs_grad(x);
+    tl_tensor *kept = keeps ? tl_retain_(y, x, site) : y;
+    if (kept != y)
+        tl_release(y);
+    return kept;
 }
 
 tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype) {
@@ -148,7 +171,7 @@ tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype) {
         return tl_cast(slot->weight, dtype);
     if (slot->kind == TL_LORA_INT8)
         return tl_cast(tl_dequantize(slot->weight, slot->scale[0], NULL, &rows), dtype);
-    tl_nf4 w = {slot->weight, slot->scale[0], slot->scale[1], slot->scale[2]};
+    tl_nf4 w = packed_of(net, slot);
     return tl_dequantize_nf4(&w, slot->shape, dtype);
 }
 

@@ -1,5 +1,6 @@
 /* The output projection and the loss: of all tokens at once, or chunk after chunk. */
 #include "nn/cache.h"
+#include "nn/lora.h"
 #include "tally/ops_choices.h"
 #include "tally/ops_layers.h"
 
@@ -19,7 +20,11 @@ static tl_tensor *capped(const tl_net *net, tl_tensor *y) {
 }
 
 static tl_tensor *logits_of(tl_net *net, tl_tensor *x) {
-    return capped(net, tl_linear(x, head_weight(net), net->head_bias));
+    tl_tensor *w = head_weight(net);
+    tl_lora_slot *slot = net->lora && net->head ? tl_lora_slot_of(net, w, false) : NULL;
+    if (slot)
+        return capped(net, tl_scaled_output(slot, tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE), TL_HERE));
+    return capped(net, tl_linear(x, w, net->head_bias));
 }
 
 tl_tensor *tl_head(tl_net *net, tl_tensor *x) {
@@ -29,8 +34,11 @@ tl_tensor *tl_head(tl_net *net, tl_tensor *x) {
     return tl_leave(net, logits_of(net, x));
 }
 
+/* Leading axes in one: [… V] as [rows, V], targets […] as [rows]. */
 static tl_tensor *as_rows(tl_net *net, tl_tensor *x, int keep) {
     const tl_shape *s = tl_tensor_shape(x);
+    if (s->ndim == 1 + keep)
+        return x;
     tl_dim rows = tl_dim_mul(net->ctx, s->dim[0], s->dim[1]);
     return tl_reshape(x, keep ? TL_SHAPE(net->ctx, rows, s->dim[2]) : TL_SHAPE(net->ctx, rows));
 }
@@ -41,12 +49,15 @@ static tl_tensor *loss_by_log_softmax(tl_net *net, tl_tensor *logits, tl_tensor 
     if (!logits)
         return NULL;
     tl_dtype dtype = tl_tensor_dtype(logits);
-    if (net->choices.loss == TL_LOSS_FULL_FP32 && dtype != TL_F64)
+    if (net->choices.loss != TL_LOSS_LOG_SOFTMAX && dtype != TL_F64)
         dtype = TL_F32;
     tl_tensor *wide = tl_cast(logits, dtype);
     tl_tensor *rows = wide ? as_rows(net, wide, 1) : NULL, *log_p = tl_log_softmax(rows);
+    if (net->hold_logits && rows && net->n_held < TL_LOSS_CHUNKS_MAX)
+        net->held[net->n_held++] = tl_keep(rows);
     if (wide != logits) {
-        tl_release(rows);
+        if (rows != wide)
+            tl_release(rows);
         tl_release(wide);
     }
     return tl_nll_loss(log_p, as_rows(net, target, 0), NULL, &mean);
@@ -132,7 +143,9 @@ static tl_status chunk_region(tl_ctx *ctx, const void *user, tl_tensor *const in
     tl_net *net = *(tl_net *const *)user;
     tl_tensor *logits = tl_head(net, in[0]);
     tl_enter(net, "loss", -1);
-    out[0] = tl_leave(net, tl_mul(tl_cross_entropy(logits, in[1], TL_IGNORE_INDEX), in[2]));
+    tl_tensor *mean = net->choices.loss == TL_LOSS_CHUNKS_FP32 ? loss_by_log_softmax(net, logits, in[1])
+                                                               : tl_cross_entropy(logits, in[1], TL_IGNORE_INDEX);
+    out[0] = tl_leave(net, tl_mul(mean, in[2]));
     tl_release(logits);
     return tl_ctx_status(ctx);
 }
@@ -141,7 +154,10 @@ static tl_tensor *chunked(tl_net *net, const struct chunks *c) {
     tl_tensor *sum = NULL;
     for (int i = 0; i < c->n; i++) {
         tl_tensor *in[] = {c->x[i], c->target[i], c->share[i]}, *part = NULL;
-        if (tl_checkpoint(net->ctx, chunk_region, &net, sizeof net, in, 3, &part, 1) != TL_OK)
+        tl_status status = net->choices.loss != TL_LOSS_CHUNKED
+                               ? chunk_region(net->ctx, &net, in, &part)
+                               : tl_checkpoint(net->ctx, chunk_region, &net, sizeof net, in, 3, &part, 1);
+        if (status != TL_OK)
             return NULL;
         sum = sum ? tl_add(sum, part) : part;
     }
@@ -224,6 +240,11 @@ static tl_status run_fused(tl_net *net, const struct chunks *c, const tl_dim *si
 static tl_tensor *fused(tl_net *net, tl_tensor *x, const struct chunks *c, const tl_dim *size) {
     tl_ctx *ctx = net->ctx;
     tl_tensor *of[3] = {x, head_weight(net), net->head_bias}, *gradient[3] = {0};
+    if (net->lora && (net->lora->options.base_head || net->lora->options.scales)) {
+        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                    "the fused loss reads the head as it is, and this one is quantised or scaled");
+        return NULL;
+    }
     bool recording = ctx->recording, wanted[3];
     tl_dtype low = ctx->cast_inputs ? ctx->autocast : TL_F32, dtype = low == TL_F32 ? tl_tensor_dtype(of[1]) : low;
     for (int i = 0; i < 3; i++)

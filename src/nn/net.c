@@ -88,6 +88,14 @@ tl_net *tl_net_new_as(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const 
     return tl_net_new_lora(ctx, model, dtype, init, NULL);
 }
 
+/* False: the context's error. Options that ask for nothing are none. */
+static bool adapters_begin(tl_net *net, const tl_lora_options *lora) {
+    if (!lora)
+        return true;
+    bool nothing = lora->rank == 0 && lora->prefix == 0 && lora->base == TL_LORA_PLAIN;
+    return nothing ? tl_lora_check(lora, &net->ctx->error) == TL_OK : tl_lora_begin(net, lora);
+}
+
 tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, const char *init,
                         const tl_lora_options *lora) {
     tl_init_scheme scheme;
@@ -119,8 +127,7 @@ tl_net *tl_net_new_lora(tl_ctx *ctx, const tl_model *model, tl_dtype dtype, cons
     tl_phase_set(ctx, TL_PHASE_INIT);
     tl_scope_begin(ctx);
     make_symbols(net);
-    bool ok = net->blocks && (!lora || lora->rank == 0 || tl_lora_begin(net, lora)) && net->code->build(net) &&
-              (!net->lora || tl_lora_finish(net));
+    bool ok = net->blocks && adapters_begin(net, lora) && net->code->build(net) && (!net->lora || tl_lora_finish(net));
     tl_scope_end(ctx);
     tl_phase_set(ctx, before);
     ctx->recording = recording;
@@ -250,9 +257,16 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
 
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
 
+void tl_net_hold_logits(tl_net *net, bool hold) { net->hold_logits = hold; }
+
+void tl_net_offload(tl_net *net, bool offload) { net->offload = offload; }
+
 void tl_net_let_go(tl_net *net) {
     tl_free_rotary_tables(net);
     tl_free_masks(net);
+    for (int i = 0; i < net->n_held; i++)
+        tl_free(net->held[i]);
+    net->n_held = 0;
 }
 
 static tl_tensor *hidden_of(tl_net *net, tl_tensor *input) {
@@ -270,9 +284,7 @@ tl_tensor *tl_net_forward(tl_net *net, tl_tensor *input) {
 }
 
 /* The loss holds the output projection: cruncher's has none. */
-static bool projects(const tl_net *net) {
-    return net->names && (net->choices.loss == TL_LOSS_CHUNKED || net->choices.loss == TL_LOSS_FUSED);
-}
+static bool projects(const tl_net *net) { return net->names && tl_loss_projects(net->choices.loss); }
 
 tl_tensor *tl_net_loss(tl_net *net, tl_tensor *input, tl_tensor *target) {
     tl_ctx *ctx = net->ctx;

@@ -22,6 +22,7 @@ typedef struct tl_attention {
     tl_tensor *out, *out_bias;
     tl_norm q_norm, k_norm; /* gain NULL: none */
     tl_tensor *sinks;
+    tl_tensor *prefix, *prefix_gate;     /* a learned prompt [P, D] and its gate [H,1,1]: nn/prefix.c; NULL: none */
     tl_tensor *q_down, *kv_down, *kv_up; /* latent attention: q and kv_up read what these made narrow */
     tl_tensor *q_down_bias, *kv_down_bias;
     tl_norm q_down_norm, kv_norm;
@@ -87,6 +88,11 @@ typedef struct tl_init_scheme {
     double value;
 } tl_init_scheme;
 
+/* The output projection belongs to the loss, a chunk of tokens at a time. */
+static inline bool tl_loss_projects(tl_loss_code loss) {
+    return loss != TL_LOSS_FULL && loss != TL_LOSS_FULL_FP32 && loss != TL_LOSS_LOG_SOFTMAX;
+}
+
 /* What a forward makes once for all layers, where chosen so; it lives until the next one or tl_net_let_go. */
 typedef struct tl_rotary_table {
     tl_tensor *cosine, *sine; /* [T,R], each number once for both elements of a pair, in the net's format */
@@ -123,8 +129,12 @@ struct tl_net {
     tl_rotary_table tables[TL_TABLES];
     tl_mask masks[TL_MASKS];
     int n_tables, n_masks;
-    struct tl_lora *lora; /* adapters and quantised weights: nn/lora.h; NULL: none */
-    tl_fp8_slot *fp8;     /* of the layers whose products are computed in emulated float8 */
+    bool hold_logits, offload;
+    tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: tl_train_options */
+    int n_held;
+    const char *fused_qkv; /* the name of the product of q, k and v in one; NULL: they are apart */
+    struct tl_lora *lora;  /* adapters and quantised weights: nn/lora.h; NULL: none */
+    tl_fp8_slot *fp8;      /* of the layers whose products are computed in emulated float8 */
     int fp8_count, fp8_next;
     int64_t fp8_capacity;
 };

@@ -7,7 +7,7 @@
 
 typedef struct linear_nf4_attr {
     tl_dim out;
-    bool twice, bias;
+    bool twice, bias, by_f16;
 } linear_nf4_attr;
 
 static int weight_inputs(const linear_nf4_attr *attr) { return attr->twice ? 4 : 2; }
@@ -52,10 +52,14 @@ static void linear_nf4_cost(const tl_sig *sig, tl_cost *cost) {
         cost->arithmetic = tl_amount_add(ctx, cost->arithmetic, tl_amount_shape(ctx, 2, &sig->in[2]->shape));
     if (attr->bias)
         cost->arithmetic = tl_amount_add(ctx, cost->arithmetic, TL_AMOUNT(ctx, 1, rows, o));
-    cost->workspace = tl_dim_mul(ctx, tl_dim_of(size), tl_dim_mul(ctx, o, i));
+    cost->workspace = tl_dim_mul(ctx, tl_dim_of(attr->by_f16 ? size + 2 : size), tl_dim_mul(ctx, o, i));
     /* Beside inputs and output, the weight written out is traffic: it goes to memory and comes back. */
     cost->written = tl_amount_add(ctx, tl_amount_shape(ctx, size, &sig->out[0].shape), TL_AMOUNT(ctx, size, o, i));
     cost->read = TL_AMOUNT(ctx, size, o, i);
+    if (attr->by_f16) {
+        cost->written = tl_amount_add(ctx, cost->written, TL_AMOUNT(ctx, 2, o, i));
+        cost->read = tl_amount_add(ctx, cost->read, TL_AMOUNT(ctx, 2, o, i));
+    }
     for (int k = 0; k < sig->n_in; k++)
         cost->read =
             tl_amount_add(ctx, cost->read, tl_amount_shape(ctx, tl_dtype_bytes(sig->in[k]->dtype), &sig->in[k]->shape));
@@ -82,7 +86,17 @@ static tl_status linear_nf4_forward(const tl_sig *sig, tl_args *args) {
     w->size[0] = attr->out.size;
     w->size[1] = w->stride[0] = x->size[x->ndim - 1];
     w->stride[1] = 1;
-    args->kernels->nf4_dequantize(&unpack);
+    if (attr->by_f16) {
+        tl_kcall cast = {.engine = args->call.engine, .n_in = 1, .n_out = 1};
+        cast.out[0] = *w;
+        w->data = (char *)w->data + (size_t)tl_dtype_bytes(x->dtype) * (size_t)w->size[0] * (size_t)w->size[1];
+        w->dtype = TL_F16;
+        cast.in[0] = *w;
+        args->kernels->nf4_dequantize(&unpack);
+        args->kernels->copy(&cast);
+        *w = cast.out[0];
+    } else
+        args->kernels->nf4_dequantize(&unpack);
     if (w->size[1] <= 1)
         w->stride[0] = 1;
     return tl_linear_run(sig, args, w, attr->bias ? &args->call.in[1 + n] : NULL);
@@ -98,10 +112,15 @@ static tl_status linear_nf4_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *
         g = tl_reshape_(g, TL_SHAPE(ctx, tl_dim_of(1), g->shape.dim[0]), site);
     g = tl_as_matrix(g, site);
     if (tl_saved_needs(saved, 0)) {
-        tl_nf4 packed = {tl_saved_in(saved, 1), tl_saved_in(saved, 2), attr->twice ? tl_saved_in(saved, 3) : NULL,
-                         attr->twice ? tl_saved_in(saved, 4) : NULL};
+        tl_nf4 packed = {.packed = tl_saved_in(saved, 1),
+                         .scales = tl_saved_in(saved, 2),
+                         .outer = attr->twice ? tl_saved_in(saved, 3) : NULL,
+                         .mean = attr->twice ? tl_saved_in(saved, 4) : NULL};
         tl_shape full = TL_SHAPE(ctx, attr->out, shape->dim[shape->ndim - 1]);
-        tl_tensor *w = tl_dequantize_nf4_(&packed, full, tl_saved_dtype(saved, 0), site);
+        tl_dtype dtype = tl_saved_dtype(saved, 0);
+        tl_tensor *half = attr->by_f16 ? tl_dequantize_nf4_(&packed, full, TL_F16, site) : NULL;
+        tl_tensor *w = half ? tl_cast_(half, dtype, site) : tl_dequantize_nf4_(&packed, full, dtype, site);
+        tl_release(half);
         tl_tensor *dx = tl_matmul_(g, w, site);
         tl_release(w);
         gin[0] = shape->ndim == 2 ? dx : tl_view_(dx, *shape, site);
@@ -118,6 +137,7 @@ static void linear_nf4_sample(uint64_t seed, tl_case *c) {
     attr.out = tl_dim_of(o);
     attr.twice = tl_sample_below(&seed, 2);
     attr.bias = tl_sample_below(&seed, 2);
+    attr.by_f16 = tl_sample_below(&seed, 2);
     int form = (int)tl_sample_below(&seed, 3);
     if (form == 0)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, (int64_t[]){i});
@@ -147,6 +167,7 @@ tl_tensor *tl_linear_nf4_(tl_tensor *x, const tl_nf4 *w, tl_dim out, tl_tensor *
     in[0] = x;
     int n = 1 + tl_nf4_inputs(w, in + 1);
     attr.twice = n == 5;
+    attr.by_f16 = w->by_f16 && x && x->dtype != TL_F16;
     if (bias)
         in[n++] = bias;
     return tl_run1(&tl_op_linear_nf4, in, n, &attr, site);

@@ -143,6 +143,8 @@ struct tl_ctx {
     struct tl_axes_state *axes; /* axes layer: names, contraction orders */
     void (*axes_close)(tl_ctx *ctx);
     bool recording;
+    bool grads_apart;  /* a product's gradient is a tensor of its own before it is added to what is there */
+    bool offload;      /* checkpointed regions keep their inputs in the host's memory */
     bool in_region;    /* a checkpointed region's function is at work */
     bool region_wants; /* and something it read wants a gradient */
     /* The grad layer's autocast: what an op gets in place of its inputs; in[i] itself where it stays. NULL: off. */

@@ -90,6 +90,9 @@ static tl_status make_parts(tl_trainer *trainer) {
     const tl_parameter *list;
     int count = tl_net_parameters(trainer->net, &list);
     tl_net_train(trainer->net, true);
+    tl_net_hold_logits(trainer->net, options->hold_logits);
+    tl_net_offload(trainer->net, options->offload);
+    ctx->grads_apart = options->grads_apart;
     tl_status status = options->fp8 ? tl_net_use_fp8(trainer->net) : TL_OK;
     if (status == TL_OK)
         status = tl_net_recompute(trainer->net, options->recompute);
