@@ -16,7 +16,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 FUZZ_SECONDS ?= 20
 FUZZ_CC ?= clang-14
-TEST_TIMEOUT ?= 300
+TEST_TIMEOUT ?= $(if $(SANITIZE),900,300)
 WASM_CC ?= clang-14
 
 VERSION := $(shell sed -n 's/^.define TL_VERSION "\(.*\)"/\1/p' include/tally/base.h)
