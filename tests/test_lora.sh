@@ -58,7 +58,7 @@ gives "alpha 0" 2 "above 0" plan gpt2 -g H100 --lora 8 --lora-alpha 0
 gives "dropout 1" 2 "below 1" plan gpt2 -g H100 --lora 8 --lora-dropout 1
 gives "no such base" 2 'it is one of plain, int8, nf4 or nf4-dq' plan gpt2 -g H100 --lora 8 --lora-base int4
 gives "fp8 over 4 bits" 2 "float8 layers over a base of nf4-dq" plan gpt2 -g H100 --qlora 8 --precision fp8-mixed
-gives "fit has none" 2 "does not take --lora" fit micro-batch gpt2 -g H100 --lora 4
+gives "the state alone has no adapters" 2 "--lora" fit model -g H100 --lora 4
 
 # ---- train: a plain run, tuned further over 4 bits ----
 spec=llama:N=2,D=32,H=4,G=2
