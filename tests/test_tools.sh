@@ -34,6 +34,12 @@ runner 'a failing exit alone is a failure' '1 passed, 1 failed, 0 skipped / 1' '
 runner 'a test that never ran is a failure' '1 passed, 1 failed, 0 skipped / 1' 'echo 1..2' 'echo ok 1 - a'
 runner 'no test at all is a failure' '0 passed, 1 failed, 0 skipped / 1' 'true'
 runner 'a hang is a failure' '1 passed, 1 failed, 0 skipped / 1' 'echo ok a' 'sleep 20'
+# Side by side, and neither hides the other.
+printf '#!/bin/sh\necho not ok a\nexit 1\n' >"$work/case"
+printf 'echo ok b\n' >"$work/case.sh"
+chmod 755 "$work/case"
+found=$(BUILD=$work TEST_TIMEOUT=5 TESTS_ONLY='' SANITIZE='' sh "$here/tools/run-tests.sh" "$work/case" "$work/case.sh" 2>&1)
+check 'runner: a program and a script of one name' "$(echo "$found" | tail -n 1)" '1 passed, 1 failed, 0 skipped'
 
 packages() {
     # As another user where this one is root: nothing may be installed here.

@@ -4,7 +4,8 @@
 set -u
 file=$1
 name=$(basename "$file" .sh)
-log=$TEST_LOGS/$name.log
+key=$(basename "$file") # a program and a script may have one name
+log=$TEST_LOGS/$key.log
 
 # ThreadSanitizer needs its addresses free, which a kernel that spreads them widely does not promise.
 fixed=
@@ -45,7 +46,7 @@ elif [ "$reported" -eq 0 ]; then
     note='ran no test'
 fi
 [ -z "$note" ] || failed=$((failed + 1))
-said=$TEST_LOGS/$name.said
+said=$TEST_LOGS/$key.said
 {
     if [ "$failed" -gt 0 ]; then
         echo "---- $name: output"
@@ -58,4 +59,4 @@ said=$TEST_LOGS/$name.said
     echo "$name: $passed passed, $failed failed, $skipped skipped${note:+ ($note)} ($(($(date +%s) - started)) s)"
 } >"$said"
 cat "$said"
-echo "$passed $failed $skipped" >"$TEST_LOGS/$name.counts"
+echo "$passed $failed $skipped" >"$TEST_LOGS/$key.counts"

@@ -28,7 +28,7 @@ total_passed=0
 total_failed=0
 total_skipped=0
 while read -r file; do
-    counts=$TEST_LOGS/$(basename "$file" .sh).counts
+    counts=$TEST_LOGS/$(basename "$file").counts
     if [ ! -s "$counts" ]; then
         echo "$file: was not run"
         total_failed=$((total_failed + 1))
