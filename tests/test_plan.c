@@ -117,6 +117,37 @@ static void shows_the_logits_and_their_gradient(void **state) {
     assert_true(p.arena_bytes >= p.peak.bytes);
 }
 
+/* "h = 4096, L = 32: norms hold exactly (2L+1)h = 266,240 … 2+2+12 with bf16 grads and 2+4+12 with fp32 grads" (FAULTS.md):
+ * neither twice nor on every stage, and 4 bytes for a gradient where it is kept in fp32. */
+static void counts_norms_once_and_gradients_as_kept(void **state) {
+    (void)state;
+    tl_plan_options o = options_for("llama-2-7b", "H100");
+    tl_error error = {TL_OK, ""};
+    tl_ctx *ctx = tl_ctx_new(NULL, &error);
+    tl_net *net = tl_net_new(ctx, &o.model, TL_F32);
+    const tl_parameter *list;
+    int64_t norms = 0;
+    int count = tl_net_parameters(net, &list);
+    for (int i = 0; i < count; i++)
+        if (strstr(list[i].name, "norm"))
+            norms += tl_tensor_count(list[i].tensor);
+    assert_int_equal(norms, 266240);
+    tl_net_free(net);
+    tl_ctx_free(ctx);
+    o.seq = 128;
+    for (int wide = 0; wide < 2; wide++) {
+        o.choices.grads = wide ? TL_GRADS_F32 : TL_GRADS_AS_PARAMETERS;
+        tl_plan p = planned(&o);
+        int64_t P = p.parameters.unique;
+        assert_int_equal(p.high[TL_PARAM], 2 * P);
+        assert_int_equal(p.high[TL_MASTER] + p.high[TL_OPTIM], 12 * P);
+        if (wide)
+            assert_true(p.high[TL_GRAD] >= 4 * P);
+        else
+            assert_int_equal(p.high[TL_GRAD], 2 * P);
+    }
+}
+
 /* "Llama-2-7B, 4 sequences of 8192: attention 422.21 against 211.11 TFLOP a step (totals 1721.22, 1510.11; … with T(T+1)/2 it
  * is … 1510.14)" (FAULTS.md). */
 static void counts_attention_both_ways(void **state) {
@@ -455,6 +486,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_published_bytes_per_parameter),
         cmocka_unit_test(holds_the_weights_of_70b_in_full),
+        cmocka_unit_test(counts_norms_once_and_gradients_as_kept),
         cmocka_unit_test(shows_the_logits_and_their_gradient),
         cmocka_unit_test(counts_attention_both_ways),
         cmocka_unit_test(gives_one_and_eight_devices_the_same_mfu),
