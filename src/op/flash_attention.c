@@ -144,26 +144,69 @@ static tl_dim counted(const tl_sig *sig, int64_t count, const char *what) {
     return tl_dim_counted(sig->ctx, count, text);
 }
 
+/* The first row position beyond `at` from which the columns seen may change otherwise than by the same step a row: where the keys
+ * end (`early` before that too), where a window or chunk begins to cut. Between two such both ends move evenly, so that a sum over
+ * ten million rows is a few products. */
+static int64_t next_change(const tl_flash_attr *o, int64_t at, int64_t columns, int64_t early) {
+    int64_t begin = o->chunk > 0 ? at / o->chunk * o->chunk : 0, next = INT64_MAX;
+    bool cut = o->window_before >= 0 && o->window_before < INT64_MAX / 4;
+    const int64_t changes[] = {columns - 1 - early,
+                               columns - 1,
+                               columns,
+                               cut ? o->window_before : -1,
+                               cut ? o->window_before + 1 : -1,
+                               cut ? columns + o->window_before : -1,
+                               o->chunk > 0 && o->chunk < INT64_MAX - begin ? begin + o->chunk : -1,
+                               cut && o->chunk > 0 ? begin + o->window_before : -1,
+                               cut && o->chunk > 0 ? begin + o->window_before + 1 : -1};
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
+        if (changes[i] > at && changes[i] < next)
+            next = changes[i];
+    return next;
+}
+
+static int64_t seen_by(const tl_flash_attr *o, int64_t row, int64_t columns) {
+    int64_t low, high;
+    tl_flash_sees(o, row, columns, &low, &high);
+    return high - low;
+}
+
 static int64_t visible_pairs(const tl_flash_attr *o, int64_t rows, int64_t columns) {
-    int64_t sum = 0, low, high;
-    for (int64_t i = 0; i < rows; i++) {
-        tl_flash_sees(o, i, columns, &low, &high);
-        sum += high - low;
+    int64_t sum = 0;
+    for (int64_t i = 0, n; i < rows; i += n) {
+        int64_t next = next_change(o, i + o->offset, columns, 0) - o->offset;
+        n = (next < rows ? next : rows) - i;
+        sum += n * (seen_by(o, i, columns) + seen_by(o, i + n - 1, columns)) / 2;
     }
     return sum;
 }
 
+/* Of the block of rows from `i` on. */
+static int64_t pairs_of_block(const tl_flash_attr *o, int64_t i, int64_t rows, int64_t columns, int64_t block) {
+    int64_t low, high, other, n = rows - i < block ? rows - i : block;
+    tl_flash_sees(o, i, columns, &low, &other);
+    tl_flash_sees(o, i + n - 1, columns, &other, &high);
+    if (low >= high)
+        return 0;
+    low = low / block * block;
+    high = high % block ? (high / block + 1) * block : high;
+    return n * ((high < columns ? high : columns) - low);
+}
+
 static int64_t computed_pairs(const tl_flash_attr *o, int64_t rows, int64_t columns, int64_t block) {
-    int64_t sum = 0, low, high, other;
-    for (int64_t i = 0; i < rows; i += block) {
-        int64_t n = rows - i < block ? rows - i : block;
-        tl_flash_sees(o, i, columns, &low, &other);
-        tl_flash_sees(o, i + n - 1, columns, &other, &high);
-        if (low >= high)
-            continue;
-        low = low / block * block;
-        high = high % block ? (high / block + 1) * block : high;
-        sum += n * ((high < columns ? high : columns) - low);
+    int64_t sum = 0;
+    for (int64_t i = 0, blocks; i < rows; i += blocks * block) {
+        int64_t next = next_change(o, i + o->offset, columns, 2 * block) - o->offset;
+        blocks =
+            ((next < rows ? next : rows) - i) / block; /* whole ones before it: each a block further than the last */
+        if (blocks < 2) {
+            sum += pairs_of_block(o, i, rows, columns, block);
+            blocks = 1;
+        } else
+            sum += blocks *
+                   (pairs_of_block(o, i, rows, columns, block) +
+                    pairs_of_block(o, i + (blocks - 1) * block, rows, columns, block)) /
+                   2;
     }
     return sum;
 }
