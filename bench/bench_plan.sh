@@ -20,6 +20,7 @@ while read -r model; do
 done <"$work/models" | sort -n >"$work/times"
 awk '{ t[NR] = $1 / 100; m[NR] = $2 } END {
     if (!NR) exit 1
-    printf "plan, whole process: %d models, median %.0f ms, slowest:\n", NR, t[int((NR + 1) / 2)]
+    for (i = 1; i <= NR; i++) over += t[i] > 100
+    printf "plan, whole process: %d models, median %.0f ms, %d above 100 ms, slowest:\n", NR, t[int((NR + 1) / 2)], over
     for (i = NR; i > NR - 5 && i > 0; i--) printf "  %-28s %6.1f ms%s\n", m[i], t[i], (t[i] > 100 ? "   above the bar of 100 ms" : "")
 }' "$work/times"
