@@ -94,7 +94,7 @@ static void measure_machine(run *r) {
 
 /* The arena stays where it is while the net is examined between steps. */
 static int64_t needed(const run *r) {
-    const int64_t stepping = r->plan.arena_bytes + r->t->examine_bytes, most = tl_plan_needs(&r->plan);
+    const int64_t stepping = r->plan.arena_bytes + r->t->examine_bytes, most = r->plan.needs_bytes;
     return stepping > most ? stepping : most;
 }
 

@@ -17,6 +17,7 @@
 #include "optim/transfer.h"
 #include "small_models.h"
 #include "tally/ckpt.h"
+#include "tally/engine.h"
 #include "tally/lora.h"
 #include "tally/plan.h"
 #include "tally/weights.h"
@@ -349,15 +350,16 @@ static void test_the_largest_moment_decides(void **state) {
     tl_plan_options o = options_of(small_gpt2(), &rules[2], kinds[0], 1, 0);
     assert_int_equal(tl_plan_make(&o, &p, &error), TL_OK);
     assert_ptr_equal(tl_plan_largest_moment(&p), &p.peak);
-    assert_int_equal(tl_plan_needs(&p), p.arena_bytes);
+    assert_int_equal(tl_plan_needs(&p, tl_engine_at(0)), p.arena_bytes);
+    assert_int_equal(p.needs_bytes, p.arena_bytes);
     p.load.bytes = p.arena_bytes + 1;
     assert_ptr_equal(tl_plan_largest_moment(&p), &p.load);
-    assert_int_equal(tl_plan_needs(&p), p.arena_bytes + 1);
+    assert_int_equal(tl_plan_needs(&p, tl_engine_at(0)), p.arena_bytes + 1);
     p.save.bytes = p.arena_bytes + 2;
     assert_ptr_equal(tl_plan_largest_moment(&p), &p.save);
     p.init.bytes = p.arena_bytes + 3;
     assert_ptr_equal(tl_plan_largest_moment(&p), &p.init);
-    assert_int_equal(tl_plan_needs(&p), p.arena_bytes + 3);
+    assert_int_equal(tl_plan_needs(&p, tl_engine_at(0)), p.arena_bytes + 3);
 }
 
 /* Published weights go into a net whose optimizer has made its copies: an update that changes nothing must leave them be. */

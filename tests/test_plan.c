@@ -12,6 +12,7 @@
 
 #include "tally/bill.h"
 #include "tally/config.h"
+#include "tally/cpu.h"
 #include "tally/plan.h"
 
 static tl_plan_options options_for(const char *model, const char *devices) {
@@ -115,6 +116,29 @@ static void shows_the_logits_and_their_gradient(void **state) {
     assert_int_equal(p.peak.phase, TL_PHASE_BACKWARD);
     assert_string_equal(p.peak.op, "cross_entropy_backward");
     assert_true(p.arena_bytes >= p.peak.bytes);
+}
+
+/* What a description asks for and training does not do is left out by name, and refused where values are. */
+static void leaves_out_the_balance_loss(void **state) {
+    (void)state;
+    tl_plan_options o = options_for("mixtral-8x7b", "H100");
+    o.seq = 64;
+    for (int asked = 0; asked < 2; asked++) {
+        bool named = false;
+        o.model.router_loss = asked ? 0.02 : 0;
+        tl_plan p = planned(&o);
+        for (int i = 0; i < p.n_leaves_out; i++)
+            named = named || strstr(p.leaves_out[i], "load-balancing");
+        assert_int_equal(named, asked);
+    }
+    tl_error error = {TL_OK, ""};
+    tl_ctx *cpu = tl_ctx_new(&(tl_ctx_options){.kernels = tl_kernels_portable(), .threads = 1}, &error);
+    tl_train_options train = {.micro_batch = 1, .seq = 64, .accumulation = 1, .ranks = 1, .dtype = TL_F32};
+    train.optimizer = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+    assert_null(tl_trainer_new(cpu, &o.model, &train));
+    assert_int_equal(tl_ctx_status(cpu), TL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(tl_ctx_error(cpu)->message, "output_router_logits"));
+    tl_ctx_free(cpu);
 }
 
 /* "h = 4096, L = 32: norms hold exactly (2L+1)h = 266,240 … 2+2+12 with bf16 grads and 2+4+12 with fp32 grads" (FAULTS.md):
@@ -486,6 +510,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_the_published_bytes_per_parameter),
         cmocka_unit_test(holds_the_weights_of_70b_in_full),
+        cmocka_unit_test(leaves_out_the_balance_loss),
         cmocka_unit_test(counts_norms_once_and_gradients_as_kept),
         cmocka_unit_test(shows_the_logits_and_their_gradient),
         cmocka_unit_test(counts_attention_both_ways),

@@ -180,7 +180,8 @@ typedef struct tl_model {
     bool correction_bias; /* DeepSeek-V3's bias of choice: a buffer that no gradient moves, yet counted */
     int64_t router_groups, router_top_groups; /* experts are chosen within the best groups; 0: no groups */
     double routed_scale;                      /* routed output times this; 0: 1 */
-    double router_loss;                       /* coefficient of the load-balancing loss; 0: none */
+    double
+        router_loss; /* coefficient of the load-balancing loss; 0: none. Not added: training refuses it, a plan leaves it out by name */
     int n_assumed; /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
     char assumed[TL_MODEL_NOTES][160];
     int n_ignored; /* what the file says that changes nothing in the account: "torch_dtype float16" */

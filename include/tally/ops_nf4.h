@@ -32,9 +32,6 @@ typedef struct tl_nf4 {
     bool by_f16;
 } tl_nf4;
 
-/* The 16 levels, −1 to 1; level[7] is 0. Static. */
-const float *tl_nf4_levels(void);
-
 /* Quantises x (any floating format, any layout) into tensors of the current scope. x ÷ scale is computed in f32 (f64 for f64).
  * A value that is NaN or infinite, or beyond f32, is an error that says where. No gradient. The context's error. */
 tl_status tl_quantize_nf4_(tl_tensor *x, bool twice, tl_nf4 *w, const char *site) TL_MUST_CHECK;

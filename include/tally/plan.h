@@ -96,7 +96,7 @@ typedef struct tl_plan {
     tl_u128 arithmetic_per_step, special_per_step; /* all devices; executed */
     /* memory of one device */
     int64_t capacity_bytes, usable_bytes; /* 0: unknown */
-    bool fits;                            /* tl_plan_needs; false also when capacity is unknown: see capacity_bytes */
+    bool fits;                            /* needs_bytes; false also when capacity is unknown: see capacity_bytes */
     tl_plan_peak peak, init, step[TL_PHASE_COUNT]; /* step[phase]: the high water of each phase; peak: of the step */
     /* The moments beside the steps, run on meta as they run here: a checkpoint is loaded into a run that was just made, or
      * saved between two steps. weights: published ones are loaded (bytes 0: the run was not said to). What they hold beyond the
@@ -128,10 +128,11 @@ typedef struct tl_plan {
     int n_assumptions, n_leaves_out;
 } tl_plan;
 
-/* The largest of init, load, step and save: the step's peak unless another moment holds more. The larger of the others and the
- * step's arena is what must fit. */
+/* The largest of init, load, step and save: the step's peak unless another moment holds more. */
 const tl_plan_peak *tl_plan_largest_moment(const tl_plan *plan);
-int64_t tl_plan_needs(const tl_plan *plan);
+/* What must fit with that engine's allocator: the larger of the step's (its arena, or its peak and slack) and of the others'. It is
+ * the plan's needs_bytes. */
+int64_t tl_plan_needs(const tl_plan *plan, const struct tl_engine *engine);
 
 /* Fills *plan. An error (bad options, overflow, no memory) leaves it undefined; not fitting is not an error. */
 tl_status tl_plan_make(const tl_plan_options *options, tl_plan *plan, tl_error *error) TL_MUST_CHECK;

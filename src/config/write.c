@@ -13,7 +13,7 @@ const char *tl_write_activation(tl_activation activation) {
     return names[activation];
 }
 
-static void write_gpt2(tl_json *json, const tl_model *m) {
+void tl_write_gpt2_keys(tl_json *json, const tl_model *m) {
     tl_json_put_integer(json, "n_layer", m->layers);
     tl_json_put_integer(json, "n_embd", m->width);
     tl_json_put_integer(json, "n_head", m->heads);
@@ -120,7 +120,7 @@ tl_json *tl_config_json(const tl_model *m, tl_dtype dtype) {
     if (family != NULL)
         write_architecture(json, family->architecture);
     if (m->family == TL_FAMILY_GPT2)
-        write_gpt2(json, m);
+        tl_write_gpt2_keys(json, m);
     else if (m->family == TL_FAMILY_LLAMA)
         write_llama(json, m);
     else

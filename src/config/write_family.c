@@ -225,20 +225,8 @@ static void write_gpt_neox(tl_json *json, const tl_model *m) {
 }
 
 static void write_gptj(tl_json *json, const tl_model *m) {
-    tl_json_put_integer(json, "n_layer", m->layers);
-    tl_json_put_integer(json, "n_embd", m->width);
-    tl_json_put_integer(json, "n_head", m->heads);
-    tl_json_put_integer(json, "n_inner", m->ff);
-    tl_json_put_integer(json, "vocab_size", m->vocab);
-    tl_json_put_integer(json, "n_positions", m->context);
+    tl_write_gpt2_keys(json, m);
     tl_json_put_integer(json, "rotary_dim", m->rotary_size > 0 ? m->rotary_size : m->head_size);
-    tl_json_put_string(json, "activation_function", tl_write_activation(m->activation));
-    tl_json_put_real(json, "layer_norm_epsilon", m->norm_epsilon);
-    tl_json_put_real(json, "initializer_range", m->init_std);
-    tl_json_put_real(json, "embd_pdrop", m->dropout_embedding);
-    tl_json_put_real(json, "attn_pdrop", m->dropout_attention);
-    tl_json_put_real(json, "resid_pdrop", m->dropout_residual);
-    tl_json_put_boolean(json, "tie_word_embeddings", m->tied);
 }
 
 static void write_opt(tl_json *json, const tl_model *m) {

@@ -85,7 +85,7 @@ static tl_status try_plan(advisor *a, const tl_plan_options *o, tl_plan_suggesti
     *made = status == TL_OK;
     if (*made) {
         s->bytes = p.arena_bytes;
-        s->needs = tl_plan_needs(&p);
+        s->needs = p.needs_bytes;
         s->peak_bytes = p.peak.bytes;
         s->hardware_per_step = p.hardware_per_step;
         s->step_seconds = p.step_seconds;
@@ -152,7 +152,7 @@ static tl_status attempt(advisor *a, tl_lever l, tl_error *error) {
     if (is_needless(a, &l))
         return TL_OK;
     tl_status status = try_lever(a, &l, &t, error);
-    if (!t || (!t->is.fits && t->is.bytes >= a->plan->arena_bytes))
+    if (!t || (!t->is.fits && t->is.needs >= a->plan->needs_bytes))
         return status;
     if (t->is.fits)
         a->fits[a->n_fits++] = l;
@@ -166,9 +166,9 @@ static tl_status attempt_alone(advisor *a, tl_lever l, tl_error *error) {
     tl_status status = attempt(a, l, error);
     if (status == TL_OK)
         status = try_lever(a, &l, &t, error);
-    if (status == TL_OK && t && t->is.bytes < a->least) {
-        a->least = t->is.bytes;
-        a->advice->largest_saving = a->plan->arena_bytes - t->is.bytes;
+    if (status == TL_OK && t && t->is.needs < a->least) {
+        a->least = t->is.needs;
+        a->advice->largest_saving = a->plan->needs_bytes - t->is.needs;
         snprintf(a->advice->largest_lever, sizeof a->advice->largest_lever, "%s", t->is.change);
     }
     return status;
@@ -350,7 +350,7 @@ static tl_status shorter(advisor *a, tl_lever l, bool *fits, tl_error *error) {
 /* The device of the catalogue with the least memory that holds the plan as it is. */
 static tl_status other_device(advisor *a, tl_error *error) {
     const tl_accelerator *best = NULL;
-    int64_t least = INT64_MAX, need = tl_plan_needs(a->plan);
+    int64_t least = INT64_MAX, need = a->plan->needs_bytes;
     for (int i = 0; i < tl_accelerator_count(); i++) {
         int64_t capacity, usable, context;
         tl_devices d = {.count = 1, .accelerator = tl_accelerator_at(i)};
@@ -441,7 +441,7 @@ static tl_status pull_all(advisor *a, tl_error *error) {
 
 tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl_plan_advice *advice, tl_error *error) {
     memset(advice, 0, sizeof *advice);
-    advisor a = {.asked = options, .plan = plan, .advice = advice, .least = plan->arena_bytes};
+    advisor a = {.asked = options, .plan = plan, .advice = advice, .least = plan->needs_bytes};
     a.budget = 1 + EVENT_BUDGET / (plan->allocations + 1);
     tl_plan_options lean = *options;
     lean.precision = TL_PRECISION_BF16;

@@ -220,7 +220,9 @@ void tl_lever_pull(const tl_plan_options *asked, const tl_lever *l, tl_plan_opti
 tl_plan_cost tl_lever_cost(const tl_plan_options *asked, const tl_lever *l) {
     if (l->adapters && asked->lora.rank == 0)
         return TL_PLAN_COST_ADAPTERS;
-    bool rounds = l->precision || l->adapters;
+    bool narrower =
+        (l->ways & TL_WAY_FUSED) && asked->choices.grads == TL_GRADS_F32; /* gradients are added in 16 bits */
+    bool rounds = l->precision || l->adapters || (narrower && asked->precision != TL_PRECISION_FP32);
     if (l->optimizer)
         return rounds ? TL_PLAN_COST_BOTH : TL_PLAN_COST_OPTIMIZER;
     return rounds ? TL_PLAN_COST_PRECISION : TL_PLAN_COST_NOTHING;

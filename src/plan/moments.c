@@ -1,6 +1,7 @@
 /* The moments beside the steps: init, load and save, by running on meta the code that runs here (optim/transfer.h). */
 #include "optim/transfer.h"
 #include "plan/plan.h"
+#include "tally/engine.h"
 
 #include <string.h>
 
@@ -50,7 +51,8 @@ const tl_plan_peak *tl_plan_largest_moment(const tl_plan *p) {
     return largest;
 }
 
-int64_t tl_plan_needs(const tl_plan *p) {
-    int64_t moment = tl_plan_largest_moment(p)->bytes;
-    return moment > p->needs_bytes ? moment : p->needs_bytes;
+int64_t tl_plan_needs(const tl_plan *p, const tl_engine *engine) {
+    int64_t largest = tl_plan_largest_moment(p)->bytes, moment = tl_engine_needs(engine, largest, largest);
+    int64_t step = tl_engine_needs(engine, p->arena_bytes, p->peak.bytes);
+    return moment > step ? moment : step;
 }

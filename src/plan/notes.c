@@ -8,8 +8,10 @@
 #include <string.h>
 
 void tl_plan_note(char notes[TL_PLAN_NOTES][200], int *count, const char *format, ...) {
-    if (*count >= TL_PLAN_NOTES)
+    if (*count >= TL_PLAN_NOTES) { /* never fewer without a word */
+        snprintf(notes[TL_PLAN_NOTES - 1], sizeof notes[0], "and more than %d others", TL_PLAN_NOTES - 1);
         return;
+    }
     va_list args;
     va_start(args, format);
     vsnprintf(notes[(*count)++], sizeof notes[0], format, args);
@@ -151,6 +153,9 @@ void tl_plan_notes(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p)
     note_precision(o, p);
     note_choices(o, p);
     note_lora(o, run, p);
+    if (o->model.router_loss > 0)
+        tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                     "the router's load-balancing loss (times %g), which training refuses", o->model.router_loss);
     if (!p->slack_bytes)
         tl_plan_note(p->leaves_out, &p->n_leaves_out, "allocator slack beyond the arena");
     if (a)

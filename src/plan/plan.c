@@ -313,12 +313,10 @@ static tl_status read_arena(tl_plan_run *run, tl_plan *p, tl_error *error) {
 /* On this machine every engine's choices run in tally's arena. */
 static void read_outside(const tl_plan_options *o, tl_plan *p) {
     const tl_engine *e = o->engine && o->devices.accelerator ? o->engine : tl_engine_at(0);
-    int64_t largest = tl_plan_largest_moment(p)->bytes, moment = tl_engine_needs(e, largest, largest);
     tl_plan_capacity(&o->devices, o->machine, o->engine, &p->capacity_bytes, &p->usable_bytes, &p->context_bytes);
-    p->needs_bytes = tl_engine_needs(e, p->arena_bytes, p->peak.bytes);
-    p->needs_bytes = moment > p->needs_bytes ? moment : p->needs_bytes;
+    p->needs_bytes = tl_plan_needs(p, e);
     if (e->allocator == TL_ALLOCATOR_CACHING)
-        p->slack_bytes = p->needs_bytes - largest;
+        p->slack_bytes = p->needs_bytes - tl_plan_largest_moment(p)->bytes;
     if (o->devices.accelerator)
         p->workspace_bytes = e->workspaces * e->workspace_bytes;
     p->fits = p->usable_bytes > 0 && p->needs_bytes <= p->usable_bytes;

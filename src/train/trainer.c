@@ -110,6 +110,13 @@ static tl_status make_parts(tl_trainer *trainer) {
 tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_options *options) {
     if (ctx->error.status != TL_OK || check(ctx, options) != TL_OK)
         return NULL;
+    if (model->router_loss > 0 && !tl_ctx_is_meta(ctx)) {
+        tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
+                    "%s asks for %g times its router's load-balancing loss, which training does not add; without it "
+                    "(output_router_logits false in its config.json) it is trained",
+                    model->name, model->router_loss);
+        return NULL;
+    }
     tl_trainer *trainer = tl_host_alloc(ctx, sizeof *trainer);
     if (!trainer)
         return NULL;

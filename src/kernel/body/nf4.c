@@ -5,7 +5,7 @@
 #define SCALE_BLOCK 256 /* TL_NF4_SCALE_BLOCK */
 #define ZERO 7          /* the code of 0 */
 
-/* The levels of Dettmers et al. 2023, appendix E, as tl_nf4_levels has them. */
+/* Dettmers et al. 2023, appendix E. */
 static const float levels[16] = {-1.0f,
                                  -0.6961928009986877f,
                                  -0.5250730514526367f,
