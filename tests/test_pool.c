@@ -128,6 +128,7 @@ static void test_start_hook_runs_once_each(void **state) {
     assert_int_equal(tl_pool_open(NULL, 3, &pool, NULL), TL_OK);
     tl_pool_on_start(pool, count_start);
     assert_int_equal(started_here, 1);
+    assert_int_equal(atomic_load(&start_calls), 3); /* and not with some later job */
     for (int round = 0; round < 5; round++) {
         atomic_int here = 0;
         tl_pool_run(pool, 3, meet_started, &here);
@@ -135,6 +136,26 @@ static void test_start_hook_runs_once_each(void **state) {
     }
     assert_int_equal(atomic_load(&start_calls), 3);
     tl_pool_close(pool);
+}
+
+static atomic_int hook_calls;
+static void count_hook(void) { atomic_fetch_add(&hook_calls, 1); }
+
+static void test_start_hook_waits_for_all(void **state) {
+    (void)state;
+    for (int round = 1; round <= 200; round++) {
+        tl_pool *pool = NULL;
+        assert_int_equal(tl_pool_open(NULL, 4, &pool, NULL), TL_OK);
+        atomic_store(&hook_calls, 0);
+        for (int again = 1; again <= 3; again++) {
+            tl_pool_on_start(pool, count_hook);
+            assert_int_equal(atomic_load(&hook_calls), 4 * again);
+            atomic_int here = 0;
+            if (round % 2)
+                tl_pool_run(pool, 4, meet, &here);
+        }
+        tl_pool_close(pool);
+    }
 }
 
 static void test_refusals(void **state) {
@@ -151,11 +172,9 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_task_once),
-        cmocka_unit_test(test_sleep_and_wake),
-        cmocka_unit_test(test_threads_work_together),
-        cmocka_unit_test(test_start_hook_runs_once_each),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_every_task_once),          cmocka_unit_test(test_sleep_and_wake),
+        cmocka_unit_test(test_threads_work_together),    cmocka_unit_test(test_start_hook_runs_once_each),
+        cmocka_unit_test(test_start_hook_waits_for_all), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,13 +25,13 @@ struct tl_pool {
     tl_pool_task run;
     void *arg;
     int64_t tasks;
-    void (*worker_start)(void);
-    unsigned start_count; /* how often worker_start was set */
+    void (*worker_start)(void); /* written while no worker is awaited; read by one that sees a new start_count */
 
     _Alignas(CACHE_LINE) atomic_llong next;
     _Alignas(CACHE_LINE) atomic_uint generation;
     atomic_bool open;
     atomic_bool stop;
+    atomic_uint start_count; /* how often workers were asked to run worker_start; the first, without one, to exist */
     _Alignas(CACHE_LINE) atomic_int inside;
     atomic_int sleepers;
     atomic_bool caller_waits;
@@ -39,6 +39,7 @@ struct tl_pool {
 
     _Alignas(CACHE_LINE) pthread_mutex_t mutex;
     pthread_cond_t work, done;
+    int awaited; /* workers that have not run worker_start yet; under the mutex */
     const tl_allocator *allocator;
     int64_t spin_nanoseconds;
     int threads;
@@ -108,23 +109,32 @@ static void leave(tl_pool *pool) {
     }
 }
 
+static void start_worker(tl_pool *pool) {
+    if (pool->worker_start)
+        pool->worker_start();
+    pthread_mutex_lock(&pool->mutex);
+    if (--pool->awaited == 0)
+        pthread_cond_signal(&pool->done);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
 static void *worker_main(void *arg) {
     worker *self = arg;
     tl_pool *pool = self->pool;
     unsigned seen = 0, started = 0;
     for (;;) {
+        const unsigned start_count = atomic_load(&pool->start_count);
+        if (started != start_count) {
+            started = start_count;
+            start_worker(pool);
+        }
         wait_for_news(pool, seen);
         if (atomic_load(&pool->stop))
             return NULL;
         seen = atomic_load(&pool->generation);
         atomic_fetch_add(&pool->inside, 1);
-        if (atomic_load(&pool->open)) {
-            if (started != pool->start_count) {
-                started = pool->start_count;
-                pool->worker_start();
-            }
+        if (atomic_load(&pool->open))
             claim_tasks(pool, self->thread);
-        }
         leave(pool);
     }
 }
@@ -176,12 +186,26 @@ void tl_pool_run(tl_pool *pool, int64_t tasks, tl_pool_task run, void *arg) {
     atomic_store(&pool->busy, false);
 }
 
+/* What a thread allocates once, when it begins, is allocated before this returns and not in the middle of some later job. */
+static void await_workers(tl_pool *pool) {
+    pthread_mutex_lock(&pool->mutex);
+    while (pool->awaited > 0)
+        pthread_cond_wait(&pool->done, &pool->mutex);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
 void tl_pool_on_start(tl_pool *pool, void (*worker_start)(void)) {
     worker_start();
-    if (!pool)
+    if (!pool || pool->threads == 1)
         return;
     pool->worker_start = worker_start;
-    pool->start_count++;
+    pthread_mutex_lock(&pool->mutex);
+    pool->awaited = pool->threads - 1;
+    pthread_mutex_unlock(&pool->mutex);
+    atomic_fetch_add(&pool->start_count, 1);
+    atomic_fetch_add(&pool->generation, 1); /* a job of no tasks: the door is shut */
+    wake_workers(pool);
+    await_workers(pool);
 }
 
 int tl_pool_threads(const tl_pool *pool) { return pool ? pool->threads : 1; }
@@ -190,6 +214,8 @@ int tl_pool_threads(const tl_pool *pool) { return pool ? pool->threads : 1; }
 static int start_workers(tl_pool *pool) {
     sigset_t all, before;
     sigfillset(&all);
+    pool->awaited = pool->threads - 1;
+    atomic_store(&pool->start_count, 1);
     int code = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (code)
         return code;
@@ -225,6 +251,7 @@ tl_status tl_pool_open(const tl_allocator *allocator, int threads, tl_pool **poo
     if (done) {
         code = start_workers(p);
         if (code == 0) {
+            await_workers(p);
             *pool = p;
             return TL_OK;
         }

@@ -16,13 +16,13 @@ typedef void (*tl_pool_task)(void *arg, int64_t task, int thread);
 enum { TL_POOL_MAX_THREADS = 1024 };
 
 /* `threads` >= 1 counts the caller; 1 creates no thread. `allocator` NULL means the default one; it is used only here
- * and in tl_pool_close. */
+ * and in tl_pool_close. Returns when every worker runs: what the system allocates for a thread is not left for later. */
 tl_status tl_pool_open(const tl_allocator *allocator, int threads, tl_pool **pool, tl_error *error) TL_MUST_CHECK;
 /* Ends the workers. NULL is fine. No job may be running. */
 void tl_pool_close(tl_pool *pool);
 int tl_pool_threads(const tl_pool *pool);
 
-/* Runs `worker_start` once on the calling thread, at once, and once on each worker before its next task: e.g. to keep a
+/* Runs `worker_start` once on the calling thread and once on each worker, and returns when all have: e.g. to keep a
  * library from starting threads of its own. No job may be running. */
 void tl_pool_on_start(tl_pool *pool, void (*worker_start)(void));
 
