@@ -355,7 +355,7 @@ static void each_field_is_refused_by_its_name(void **state) {
     tl_error error;
     (void)state;
     REFUSES("gemma-2-2b", model.window = 0, "window is 0");
-    REFUSES("gemma-2-2b", model.layer[3] |= 64, "layer 3 has the unknown bits 64");
+    REFUSES("gemma-2-2b", model.layer[3] |= 256, "layer 3 has the unknown bits 256");
     REFUSES("gemma-2-2b", model.layer[0] |= TL_LAYER_CHUNKED, "layer 0 sees both a window and a chunk");
     REFUSES("gemma-2-2b", model.attention_softcap = -1, "attention_softcap");
     REFUSES("gemma-2-2b", model.query_scale = 0.0 / 0.0, "query_scale");
