@@ -93,6 +93,13 @@ typedef enum tl_router {
     TL_ROUTER_SIGMOID_INPUT /* sigmoid of the chosen scales the expert's input (Llama 4) */
 } tl_router;
 
+/* How the published files hold the weights, as their quantization_config says: no other model, fewer bytes on disk. */
+typedef enum tl_stored {
+    TL_STORED_PLAIN, /* or not said */
+    TL_STORED_FP8,   /* matrices of the layers in F8_E4M3, a scale in f32 for each 128 × 128 (DeepSeek-V3) */
+    TL_STORED_MXFP4  /* experts in 4 bits, a scale in 8 for each 32 (gpt_oss) */
+} tl_stored;
+
 /* Bits of tl_model.layer: what makes one layer unlike another. */
 enum {
     TL_LAYER_WINDOW = 1,        /* sees `window` positions */
@@ -187,7 +194,8 @@ typedef struct tl_model {
     double routed_scale;                      /* routed output times this; 0: 1 */
     double
         router_loss; /* coefficient of the load-balancing loss; 0: none. Not added: training refuses it, a plan leaves it out by name */
-    int n_assumed; /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
+    tl_stored stored; /* changes nothing of what is computed: tl_weights_stored_bytes */
+    int n_assumed;    /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
     char assumed[TL_MODEL_NOTES][160];
     int n_ignored; /* what the file says that changes nothing in the account: "torch_dtype float16" */
     char ignored[TL_MODEL_NOTES][160];
