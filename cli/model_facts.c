@@ -135,6 +135,8 @@ static void attention_out(const tl_cli *cli, const tl_model *m) {
         say(&l, "q, k, v clamped to %.6g", m->clip_qkv);
     if (m->sinks)
         say(&l, "a sink for each head");
+    if (layers_with(m, TL_LAYER_SHARED_KV))
+        say(&l, "keys and values of an earlier layer %s", in_layers(m, TL_LAYER_SHARED_KV, where, sizeof where));
     if (m->temperature_scale > 0)
         say(&l, "q of layers without positions grows with the position");
     put(cli, "attention", &l);
@@ -145,6 +147,8 @@ static void mlp_out(const tl_cli *cli, const tl_model *m) {
     char where[64];
     if (m->mlp_bias)
         say(&l, "biases");
+    if (layers_with(m, TL_LAYER_WIDE_MLP))
+        say(&l, "2·F wide %s", in_layers(m, TL_LAYER_WIDE_MLP, where, sizeof where));
     if (m->experts > 0) {
         say(&l, "experts %s", in_layers(m, TL_LAYER_EXPERTS, where, sizeof where));
         say(&l, "router: %s", routers[m->router]);
@@ -244,6 +248,11 @@ static void json_attention(tl_json *json, const tl_model *m) {
     put_size(json, "window", m->window);
     put_layers(json, "layers_window", m, TL_LAYER_WINDOW);
     put_layers(json, "layers_chunked", m, TL_LAYER_CHUNKED);
+    put_layers(json, "layers_global_heads", m, TL_LAYER_GLOBAL_HEADS);
+    put_size(json, "global_head_size", m->global_head_size);
+    put_size(json, "global_kv_heads", m->global_kv_heads);
+    put_flag(json, "keys_are_values", m->keys_are_values);
+    put_layers(json, "layers_shared_kv", m, TL_LAYER_SHARED_KV);
     put_flag(json, "qkv_bias", m->attention_bias || m->qkv_bias);
     put_flag(json, "out_bias", m->attention_bias || m->out_bias);
     put_number(json, "query_scale", m->query_scale);
@@ -262,6 +271,7 @@ static void json_attention(tl_json *json, const tl_model *m) {
 static void json_mlp(tl_json *json, const tl_model *m) {
     put_flag(json, "gated", m->gated);
     put_flag(json, "mlp_bias", m->mlp_bias);
+    put_layers(json, "layers_wide_mlp", m, TL_LAYER_WIDE_MLP);
     if (m->experts == 0)
         return;
     tl_json_put_integer(json, "experts", m->experts);
@@ -293,6 +303,8 @@ void tl_model_facts_json(tl_json *json, const tl_model *m) {
         json_attention(json, m);
         json_mlp(json, m);
         put_size(json, "embedding_size", m->embedding_size);
+        put_size(json, "layer_input_size", m->layer_input_size);
+        put_size(json, "layer_input_vocab", m->layer_input_vocab);
         put_number(json, "embedding_scale", m->embedding_scale);
         put_flag(json, "embedding_norm", m->embedding_norm);
         put_flag(json, "head_bias", m->head_bias);

@@ -13,7 +13,7 @@
     EXPERTS(8, 3, 16)
 
 enum { W = TL_LAYER_WINDOW, E = TL_LAYER_EXPERTS, LOCAL = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE };
-enum { GLOBAL = TL_LAYER_GLOBAL_HEADS };
+enum { GLOBAL = TL_LAYER_GLOBAL_HEADS, LATER = TL_LAYER_SHARED_KV | TL_LAYER_WIDE_MLP };
 enum { CHUNK = TL_LAYER_CHUNKED, STILL = TL_LAYER_NO_ROTARY };
 
 static const tl_model models[] = {
@@ -107,6 +107,29 @@ static const tl_model models[] = {
      .rope_scaling = TL_ROPE_LINEAR,
      .rope_factor = 4,
      .layer = {LOCAL, LOCAL, LOCAL, LOCAL, LOCAL, 0, LOCAL}},
+    {.name = "gemma4",
+     SMALL(TL_FAMILY_GEMMA4, 5, 40),
+     .gated = true,
+     .activation = TL_GELU_TANH,
+     .norm = TL_NORM_RMS,
+     .tied = true,
+     .embedding_scale = 5.656854249492381, /* √32 */
+     .rope_theta = 100,
+     .rope_local_theta = 10000,
+     .kv_heads = 1,
+     .place = TL_PLACE_AROUND,
+     .qk_norm = TL_QK_HEAD,
+     .query_scale = 1,
+     .final_softcap = 3,
+     .window = 4,
+     .global_head_size = 16,
+     .global_kv_heads = 1,
+     .global_rotary_size = 4, /* a quarter */
+     .value_norm = true,
+     .layer_scalar = true,
+     .layer_input_size = 6,
+     .layer_input_vocab = 37,
+     .layer = {LOCAL, GLOBAL, LOCAL, LOCAL | LATER, GLOBAL | LATER}},
     {.name = "gemma4_moe",
      SMALL(TL_FAMILY_GEMMA4, 3, 40),
      .gated = true,

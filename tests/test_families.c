@@ -213,11 +213,40 @@ static void gemma(void **state) {
     ASSUMED("num_attention_heads absent: 8, assumed from gemma3_text");
 }
 
-static void gemma4_is_refused_by_what_it_asks_for(void **state) {
+#define GEMMA4 "{" SIZES("gemma4_text") HEAD ",\"num_key_value_heads\":2"
+
+static void gemma4(void **state) {
     (void)state;
-    refuses("{" SIZES("gemma4_text") "}", "\"hidden_size_per_layer_input\" is not 0 (absent it is 256)");
-    refuses("{" SIZES("gemma4_text") ",\"num_kv_shared_layers\":4}", "layers that share keys and values");
-    refuses("{" SIZES("gemma4_text") ",\"use_double_wide_mlp\":true}", "MLPs of two widths");
+    /* the classes' defaults: transformers' configuration_gemma4.py */
+    takes(GEMMA4 "}");
+    assert_true(model.layer_input_size == 256 && model.layer_input_vocab == 262144 && model.global_head_size == 512);
+    ASSUMED("hidden_size_per_layer_input absent: 256");
+    layers_are(TL_LAYER_LOCAL_ROPE, "11111.1.");
+    layers_are(TL_LAYER_GLOBAL_HEADS, ".....1.1");
+    layers_are(TL_LAYER_SHARED_KV, "........");
+    ASSUMED("layer_types: the last layer sees all positions");
+    takes(GEMMA4 ",\"hidden_size_per_layer_input\":0}");
+    assert_true(model.layer_input_size == 0 && model.layer_input_vocab == 0);
+    takes(GEMMA4 ",\"hidden_size_per_layer_input\":null}");
+    assert_int_equal(model.layer_input_size, 0);
+    /* as E2B: the last layers take keys and values, and are twice as wide */
+    takes(GEMMA4 ",\"hidden_size_per_layer_input\":8,\"vocab_size_per_layer_input\":100,\"num_kv_shared_layers\":3,"
+                 "\"use_double_wide_mlp\":true,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+                 "\"sliding_attention\",\"full_attention\",\"sliding_attention\",\"sliding_attention\","
+                 "\"sliding_attention\",\"full_attention\"]}");
+    layers_are(TL_LAYER_SHARED_KV, ".....111");
+    layers_are(TL_LAYER_WIDE_MLP, ".....111");
+    for (int64_t i = 0; i < 8; i++) /* the last of its kind that has its own */
+        assert_int_equal(tl_model_kv_source(&model, i), i < 5 ? i : i < 7 ? 4 : 3);
+    takes(GEMMA4 ",\"num_kv_shared_layers\":2}"); /* as E4B */
+    layers_are(TL_LAYER_WIDE_MLP, "........");
+    layers_are(TL_LAYER_SHARED_KV, "......11");
+    takes(GEMMA4 ",\"use_double_wide_mlp\":true}"); /* no layer shares, so none is wide */
+    layers_are(TL_LAYER_WIDE_MLP, "........");
+    refuses(GEMMA4 ",\"num_kv_shared_layers\":8}",
+            "is 8 of 8 layers; the first ones need keys and values of their own");
+    refuses(GEMMA4 ",\"num_kv_shared_layers\":3}", "layer 5 takes keys and values of an earlier layer of its kind");
+    refuses(GEMMA4 ",\"vocab_size_per_layer_input\":99}", "is 99; each of the 100 tokens needs a row");
 }
 
 static void phi3_and_olmo(void **state) {
@@ -547,7 +576,7 @@ int main(void) {
         cmocka_unit_test(mistral_and_mixtral),
         cmocka_unit_test(qwen),
         cmocka_unit_test(gemma),
-        cmocka_unit_test(gemma4_is_refused_by_what_it_asks_for),
+        cmocka_unit_test(gemma4),
         cmocka_unit_test(phi3_and_olmo),
         cmocka_unit_test(phi_both_ways),
         cmocka_unit_test(neox_and_gptj),

@@ -93,14 +93,23 @@ typedef enum tl_router {
     TL_ROUTER_SIGMOID_INPUT /* sigmoid of the chosen scales the expert's input (Llama 4) */
 } tl_router;
 
+/* How the published files hold the weights, as their quantization_config says: no other model, fewer bytes on disk. */
+typedef enum tl_stored {
+    TL_STORED_PLAIN, /* or not said */
+    TL_STORED_FP8,   /* matrices of the layers in F8_E4M3, a scale in f32 for each 128 × 128 (DeepSeek-V3) */
+    TL_STORED_MXFP4  /* experts in 4 bits, a scale in 8 for each 32 (gpt_oss) */
+} tl_stored;
+
 /* Bits of tl_model.layer: what makes one layer unlike another. */
 enum {
-    TL_LAYER_WINDOW = 1,       /* sees `window` positions */
-    TL_LAYER_CHUNKED = 2,      /* sees its own chunk of `window` positions alone (Llama 4) */
-    TL_LAYER_NO_ROTARY = 4,    /* Llama 4's every fourth */
-    TL_LAYER_EXPERTS = 8,      /* mixture of experts instead of the dense MLP */
-    TL_LAYER_LOCAL_ROPE = 16,  /* turns by rope_local_theta, unscaled */
-    TL_LAYER_GLOBAL_HEADS = 32 /* Gemma 4: global_kv_heads heads of global_head_size */
+    TL_LAYER_WINDOW = 1,        /* sees `window` positions */
+    TL_LAYER_CHUNKED = 2,       /* sees its own chunk of `window` positions alone (Llama 4) */
+    TL_LAYER_NO_ROTARY = 4,     /* Llama 4's every fourth */
+    TL_LAYER_EXPERTS = 8,       /* mixture of experts instead of the dense MLP */
+    TL_LAYER_LOCAL_ROPE = 16,   /* turns by rope_local_theta, unscaled */
+    TL_LAYER_GLOBAL_HEADS = 32, /* Gemma 4: global_kv_heads heads of global_head_size */
+    TL_LAYER_SHARED_KV = 64,    /* no keys and values of its own: those of tl_model_kv_source's layer */
+    TL_LAYER_WIDE_MLP = 128     /* a dense MLP of twice ff */
 };
 #define TL_MODEL_LAYERS 1024
 
@@ -138,7 +147,7 @@ typedef struct tl_model {
         source_context;
     tl_source source_experts, source_expert_ff, source_window;
     /* ---- all further families; 0 means absent ---- */
-    uint8_t layer[TL_MODEL_LAYERS]; /* bits TL_LAYER_… of each layer */
+    uint16_t layer[TL_MODEL_LAYERS]; /* bits TL_LAYER_… of each layer */
     tl_norm_kind norm;
     tl_norm_place place;
     tl_qk_norm qk_norm;
@@ -168,7 +177,10 @@ typedef struct tl_model {
     bool layer_scalar;    /* a block's result times a number, published and not trained (Gemma 4) */
     bool experts_beside;  /* experts and the dense MLP read the same x, each through norms of its own (Gemma 4) */
     bool keys_are_values; /* Gemma 4's global layers: v is k before its norm */
-    double clip_qkv;      /* q, k, v clamped to ± this (OLMo 1); 0: not */
+    /* Gemma 4's per-layer embeddings: of each token a row of layer_input_vocab × (layers · layer_input_size) and a projection of
+     * its embedding, together layer_input_size numbers a layer, which gate what the layer adds last; 0: none */
+    int64_t layer_input_size, layer_input_vocab;
+    double clip_qkv; /* q, k, v clamped to ± this (OLMo 1); 0: not */
     /* multi-head latent attention (DeepSeek-AI 2024, section 2.1); kv_rank 0: none. K is qk_nope + qk_rope then */
     int64_t q_rank, kv_rank, qk_nope, qk_rope, value_size;
     /* mixture of experts; experts 0: none */
@@ -182,7 +194,8 @@ typedef struct tl_model {
     double routed_scale;                      /* routed output times this; 0: 1 */
     double
         router_loss; /* coefficient of the load-balancing loss; 0: none. Not added: training refuses it, a plan leaves it out by name */
-    int n_assumed; /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
+    tl_stored stored; /* changes nothing of what is computed: tl_weights_stored_bytes */
+    int n_assumed;    /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
     char assumed[TL_MODEL_NOTES][160];
     int n_ignored; /* what the file says that changes nothing in the account: "torch_dtype float16" */
     char ignored[TL_MODEL_NOTES][160];
@@ -195,6 +208,9 @@ typedef struct tl_model {
  * products of sizes; the message names the field, the value and what would do. */
 tl_status tl_model_check(const tl_model *model, tl_error *error) TL_MUST_CHECK;
 const char *tl_family_name(tl_family family);
+/* The layer whose keys and values a layer attends to: its own, or, with TL_LAYER_SHARED_KV, the last before that has its own and
+ * sees and turns alike; −1 where there is none such, which tl_model_check refuses. */
+int64_t tl_model_kv_source(const tl_model *model, int64_t layer);
 
 /* The built-in catalogue: a const table. */
 int tl_catalogue_count(void);

@@ -105,6 +105,7 @@ typedef struct tl_symbols {
     tl_dim Rq, Rkv, Kn, Kr, Kv; /* latent attention: ranks; a key's still and turning part; a value */
     tl_dim Gg, Kg;              /* G and K of Gemma 4's global layers */
     tl_dim De;                  /* width of the embeddings where it is another than D */
+    tl_dim Dl, Vl;              /* per-layer embeddings: width of a layer's, and their vocabulary */
 } tl_symbols;
 const tl_symbols *tl_net_symbols(const tl_net *net);
 

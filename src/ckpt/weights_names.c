@@ -122,6 +122,23 @@ static bool is_beyond(const tl_model *model, const char *name) {
     return *end == '.' && layer >= model->layers;
 }
 
+/* Gemma 4's checkpoints hold keys and values of every layer (transformers' Gemma4TextModel ignores them on loading). */
+static bool is_shared(const tl_model *model, const char *name) {
+    const tl_names *n = tl_names_of(model);
+    const char *const parts[] = {n->k, n->v, n->k_norm};
+    char *end = NULL;
+    if (!is_of(name, n->layers) || name[strlen(n->layers) + 1] < '0' || name[strlen(n->layers) + 1] > '9')
+        return false;
+    long long layer = strtoll(name + strlen(n->layers) + 1, &end, 10);
+    if (*end != '.' || layer >= model->layers || tl_model_kv_source(model, layer) == layer ||
+        !is_of(end + 1, n->attention))
+        return false;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (is_of(end + 1 + strlen(n->attention) + 1, parts[i]))
+            return true;
+    return false;
+}
+
 tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, const char *whole, const char **format) {
     static const struct {
         const char *end, *format;
@@ -144,6 +161,8 @@ tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, co
         return TL_WEIGHTS_BUFFER;
     if (inside && model->family == TL_FAMILY_DEEPSEEK_V3 && is_beyond(model, name))
         return TL_WEIGHTS_PREDICTION;
+    if (inside && is_shared(model, name))
+        return TL_WEIGHTS_SHARED;
     if (tl_weights_is_scale(name))
         return TL_WEIGHTS_FP8_SCALE;
     for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)

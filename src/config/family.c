@@ -96,7 +96,7 @@ static const tl_config_family families[] = {
     {"gemma2", tl_config_gemma2, "Gemma2ForCausalLM", "gemma2"},
     {"gemma3_text", tl_config_gemma3, "Gemma3ForCausalLM", "gemma3"},
     {"gemma3", tl_config_gemma3, "Gemma3ForConditionalGeneration", NULL},
-    {"gemma4_text", tl_config_gemma4, "Gemma4ForCausalLM", NULL},
+    {"gemma4_text", tl_config_gemma4, "Gemma4ForCausalLM", "gemma4"},
     {"gemma4", tl_config_gemma4, "Gemma4ForConditionalGeneration", NULL},
     {"phi", tl_config_phi, "PhiForCausalLM", "phi"},
     {"phi-msft", tl_config_phi_msft, "PhiForCausalLM", NULL},

@@ -174,9 +174,14 @@ static void write_gemma4(tl_json *json, const tl_model *m) {
     tl_json_put_boolean(json, "attention_k_eq_v", m->keys_are_values);
     if (m->keys_are_values)
         tl_json_put_integer(json, "num_global_key_value_heads", m->global_kv_heads);
-    tl_json_put_integer(json, "hidden_size_per_layer_input", 0);
-    tl_json_put_integer(json, "num_kv_shared_layers", 0);
-    tl_json_put_boolean(json, "use_double_wide_mlp", false);
+    int64_t first = 0;
+    while (first < m->layers && !has(m, first, TL_LAYER_SHARED_KV))
+        first++;
+    tl_json_put_integer(json, "hidden_size_per_layer_input", m->layer_input_size);
+    if (m->layer_input_size > 0)
+        tl_json_put_integer(json, "vocab_size_per_layer_input", m->layer_input_vocab);
+    tl_json_put_integer(json, "num_kv_shared_layers", m->layers - first);
+    tl_json_put_boolean(json, "use_double_wide_mlp", first < m->layers && has(m, first, TL_LAYER_WIDE_MLP));
     tl_json_put_boolean(json, "enable_moe_block", m->experts > 0);
     if (m->experts > 0) {
         tl_json_put_integer(json, "num_experts", m->experts);

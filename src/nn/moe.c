@@ -2,6 +2,7 @@
  * Tokens are sorted by expert and go through grouped products, or into places of a fixed number (tl_choices.experts); both have
  * shapes that no routing changes. The families' code adds no load-balancing loss to the loss unless its user asks for router logits
  * (output_router_logits, false in every family), and so none is added here. */
+#include "nn/lora.h"
 #include "nn/names.h"
 
 #include "tally/ops_index.h"
@@ -107,7 +108,9 @@ static bool is_16_bit(tl_dtype dtype) { return dtype == TL_BF16 || dtype == TL_F
 static tl_tensor *scores(tl_net *net, const tl_experts *e, tl_tensor *x) {
     tl_tensor *w = e->router;
     bool narrow = is_16_bit(net->dtype);
-    if (narrow && net->names->router_f32 && !tl_net_scale_of(net, w)) {
+    bool whole =
+        !tl_net_scale_of(net, w) && !(net->lora && tl_lora_slot_of(net, w, false)); /* else known by its handle */
+    if (narrow && net->names->router_f32 && whole) {
         x = tl_cast(x, TL_F32);
         w = tl_cast(w, TL_F32);
     }

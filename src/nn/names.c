@@ -166,6 +166,8 @@ tl_status tl_names_check(const char *name, const tl_model *m, tl_error *error) {
         return refuse(name, m, "with shared experts", error);
     if (m->embedding_size != 0 && m->family != TL_FAMILY_OPT)
         return refuse(name, m, "with embeddings of another width", error);
+    if (m->layer_input_size != 0 && m->family != TL_FAMILY_GEMMA4)
+        return refuse(name, m, "with per-layer embeddings", error);
     if (m->sinks && m->kv_rank > 0)
         return refuse(name, m, "with sinks in latent attention", error);
     if (m->kv_rank > 0 && n->layout != TL_FUSED_NONE)

@@ -77,6 +77,8 @@ static void make_symbols(tl_net *net) {
         expert_symbols(net);
     s->Gg = sized(ctx, "Gg", m->global_kv_heads, "key/value heads of global layers");
     s->Kg = sized(ctx, "Kg", m->global_head_size, "head size of global layers");
+    s->Dl = sized(ctx, "Dl", m->layer_input_size, "width of a layer's own embeddings");
+    s->Vl = sized(ctx, "Vl", m->layer_input_vocab, "vocabulary of the layers' own embeddings");
     s->De = m->embedding_size > 0 ? tl_dim_symbol(ctx, "De", m->embedding_size, "width of the embeddings") : s->D;
 }
 
