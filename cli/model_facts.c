@@ -22,7 +22,7 @@ static const char *const norm_keys[] = {NULL, "layer", "layer_no_bias", "layer_p
 static const char *const place_keys[] = {"before", "after", "around", "parallel", "parallel_two", "post"};
 static const char *const qk_keys[] = {"none", "head", "all", "l2"};
 static const char *const position_keys[] = {NULL, "learned", "rotary", "alibi"};
-static const char *const rope_keys[] = {"plain", "llama3", "linear", "yarn"};
+static const char *const rope_keys[] = {"plain", "llama3", "linear", "yarn", "dynamic", "ntk", "longrope"};
 static const char *const router_keys[] = {"softmax", "top_softmax", "sigmoid", "sigmoid_input"};
 
 tl_positions tl_model_positions(const tl_model *m) {
@@ -219,6 +219,16 @@ static void put_layers(tl_json *json, const char *key, const tl_model *m, unsign
     tl_json_end(json);
 }
 
+static void put_factors(tl_json *json, const char *key, const double *factors, int64_t count) {
+    if (count == 0)
+        return;
+    tl_json_key(json, key);
+    tl_json_array(json);
+    for (int64_t i = 0; i < count; i++)
+        tl_json_real(json, factors[i]);
+    tl_json_end(json);
+}
+
 static void json_positions(tl_json *json, const tl_model *m) {
     tl_positions positions = tl_model_positions(m);
     tl_json_put_string(json, "positions", position_keys[positions]);
@@ -237,6 +247,8 @@ static void json_positions(tl_json *json, const tl_model *m) {
     put_number(json, "rope_mscale", m->rope_mscale);
     put_number(json, "rope_mscale_all", m->rope_mscale_all);
     put_flag(json, "rope_no_truncate", m->rope_no_truncate);
+    put_factors(json, "rope_short_factor", m->rope_short, m->rope_factors);
+    put_factors(json, "rope_long_factor", m->rope_long, m->rope_factors);
     put_flag(json, "rope_interleaved", m->rope_interleaved);
     put_number(json, "rope_local_theta", m->rope_local_theta);
     put_size(json, "rotary_size", m->rotary_size);

@@ -42,13 +42,15 @@ typedef struct tl_generate_options {
 typedef struct tl_generation {
     int64_t prompt_tokens, new_tokens;
     bool ended;                      /* by end_id */
-    tl_infer_counts prefill, decode; /* decode: new_tokens − 1 forwards of one token each */
+    tl_infer_counts prefill, decode; /* decode: new_tokens − 1 forwards of one token each, but for longrope's, below */
 } tl_generation;
 
 /* `prompt` (1 or more ids below the vocabulary) goes through the net at once, then each new token alone. The cache has batch
  * 1 and is gone on with from its length. It must take prompt + max_tokens − 1 more positions: refused before the first
  * forward otherwise. On meta max_tokens tokens are counted and none is drawn: callbacks are not called, prompt's values are
- * not read (NULL is allowed). Every forward starts the ledger's log anew. */
+ * not read (NULL is allowed). Every forward starts the ledger's log anew. Where a new token takes a model with longrope past its
+ * original context, the prompt and all new tokens go through the net once more, for all are turned anew (tl_cache_holds); with
+ * positions in the cache before the prompt that is refused there, TL_ERR_UNSUPPORTED. */
 tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64_t prompt_tokens,
                       const tl_generate_options *options, tl_generation *result) TL_MUST_CHECK;
 

@@ -26,7 +26,7 @@ typedef enum tl_family {
     TL_FAMILY_GEMMA2, /* four norms a layer, soft caps, every other layer sees a window */
     TL_FAMILY_GEMMA3, /* four norms, norms of q and k, five local layers to a global one */
     TL_FAMILY_GEMMA4,
-    TL_FAMILY_PHI,   /* phi-1, 1.5, 2: parallel blocks, partial rotary, biases; phi-msft is its first form */
+    TL_FAMILY_PHI,   /* phi-1, 1.5, 2: parallel blocks, partial rotary, biases */
     TL_FAMILY_PHI3,  /* llama with fused projections */
     TL_FAMILY_OLMO,  /* llama with LayerNorm without parameters */
     TL_FAMILY_OLMO2, /* norms after attention and MLP, RMSNorm of all of q and k */
@@ -40,6 +40,7 @@ typedef enum tl_family {
     TL_FAMILY_DEEPSEEK_V3, /* and kimi_k2 */
     TL_FAMILY_GPT_OSS,
     TL_FAMILY_LLAMA4,
+    TL_FAMILY_PHI_MSFT, /* phi's first files: other names, q, k and v in one product */
     TL_FAMILY_COUNT
 } tl_family;
 
@@ -78,14 +79,19 @@ typedef enum tl_positions {
     TL_POSITIONS_OF_FAMILY, /* learned where learned_positions, else rotary */
     TL_POSITIONS_LEARNED,
     TL_POSITIONS_ROTARY,
-    TL_POSITIONS_ALIBI /* slopes of Press et al. 2022 */
+    TL_POSITIONS_ALIBI /* slopes of Press et al. 2022; how they join the scores: alibi_scaled */
 } tl_positions;
 typedef enum tl_rope_scaling {
     TL_ROPE_PLAIN, /* or llama3 where rope_factor > 0 */
     TL_ROPE_LLAMA3,
     TL_ROPE_LINEAR, /* positions ÷ factor */
-    TL_ROPE_YARN    /* Peng et al. 2023, eq. 17–25 */
+    TL_ROPE_YARN,   /* Peng et al. 2023, eq. 17–25 */
+    /* These three as tl_rotary_scaling says of them (tally/ops.h). A cache keeps what was turned by an earlier length. */
+    TL_ROPE_DYNAMIC, /* the base grows with a length beyond the context */
+    TL_ROPE_NTK,     /* the base is larger at any length */
+    TL_ROPE_LONGROPE /* a factor for each pair: rope_short, and rope_long beyond rope_original_context (Phi-3, MiniCPM) */
 } tl_rope_scaling;
+#define TL_MODEL_PAIRS 256
 typedef enum tl_router {
     TL_ROUTER_SOFTMAX,      /* softmax over all, then the k largest (Mixtral, Qwen, DeepSeek-V2) */
     TL_ROUTER_TOP_SOFTMAX,  /* the k largest, then softmax over them (gpt_oss) */
@@ -155,17 +161,22 @@ typedef struct tl_model {
     int64_t embedding_size;  /* of the token table where not D, then projected in and out (OPT-350m); 0: D */
     int64_t position_offset; /* rows of the position table before position 0 (OPT: 2) */
     bool qkv_bias, out_bias; /* beside attention_bias, which means both */
-    bool head_bias;          /* of the output projection (Phi, GPT-J) */
-    bool embedding_norm;     /* LayerNorm of the embeddings (BLOOM) */
-    double embedding_scale;  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
-    double query_scale;      /* scores times this; 0: 1/√K */
+    bool
+        alibi_scaled; /* ALiBi's slope·j, rounded to bf16, is added before the scores are scaled (Falcon); else after (BLOOM) */
+    bool head_bias;                          /* of the output projection (Phi, GPT-J) */
+    bool embedding_norm;                     /* LayerNorm of the embeddings (BLOOM) */
+    double embedding_scale;                  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
+    double query_scale;                      /* scores times this; 0: 1/√K */
     double attention_softcap, final_softcap; /* c·tanh(x/c); 0: none */
     int64_t window; /* of layers with TL_LAYER_WINDOW: a row sees itself and window − 1 before it; or the chunk */
     int64_t rotary_size; /* of K, the first that turn; 0: all */
     tl_rope_scaling rope_scaling;
-    double rope_beta_fast, rope_beta_slow, rope_attention_factor; /* yarn; factor 0: 0.1·ln(factor) + 1 */
-    double rope_mscale, rope_mscale_all;                          /* yarn in DeepSeek; 0: not given */
-    bool rope_no_truncate;   /* yarn's ramp is not rounded to whole dimensions (gpt_oss) */
+    double rope_beta_fast, rope_beta_slow,
+        rope_attention_factor; /* yarn; factor 0: 0.1·ln(factor) + 1; longrope: √(1 + ln(factor)/ln(original)) */
+    double rope_mscale, rope_mscale_all; /* yarn in DeepSeek; 0: not given */
+    bool rope_no_truncate;               /* yarn's ramp is not rounded to whole dimensions (gpt_oss) */
+    int64_t rope_factors;                /* longrope: how many pairs turn, each by factors of its own */
+    double rope_short[TL_MODEL_PAIRS], rope_long[TL_MODEL_PAIRS];
     double rope_local_theta; /* of layers with TL_LAYER_LOCAL_ROPE */
     double temperature_scale,
         temperature_floor; /* Llama 4: q of layers without rotary times 1 + scale·ln(⌊(p+1)/floor⌋ + 1) */

@@ -8,6 +8,8 @@
 #include "tally/weights.h"
 
 #define TL_WEIGHTS_FILE "model.safetensors"
+/* The prefix of the names of Phi's very first form, where blocks are counted from 1 (weights_names.c). */
+#define TL_WEIGHTS_SEQUENTIAL "layers."
 #define TL_WEIGHTS_INDEX "model.safetensors.index.json"
 enum { TL_WEIGHTS_PATH = 4096, TL_WEIGHTS_NAME = 512 };
 

@@ -100,7 +100,8 @@ static void find_prefix(loading *l) {
                                          "model.decoder.",
                                          "language_model.model.",
                                          "model.language_model.",
-                                         "language_model."};
+                                         "language_model.",
+                                         TL_WEIGHTS_SEQUENTIAL};
     char whole[TL_WEIGHTS_NAME];
     const char *own = tl_weights_own_prefix(l->model);
     l->prefix = own;
@@ -156,7 +157,7 @@ static tl_status fail_missing(loading *l) {
     if (l->missing.count == 1 && strcmp(l->missing.text, "lm_head.weight") == 0)
         hint = "; without a head of its own a model has \"tie_word_embeddings\": true in its config.json";
     else if (tl_weights_source_index(&l->source, "transformer.embd.wte.weight") >= 0)
-        hint = "; these are the names of Phi's first form (phi-msft): files of model_type phi would work";
+        hint = "; these are the names of Phi's first form: a config.json of model_type phi-msft would work";
     return tl_fail(l->error, TL_ERR_SHAPE, "%s lacks %lld of this model's %lld tensors: %s%s", l->source.name,
                    (long long)l->missing.count, (long long)l->parts, end_names(&l->missing), hint);
 }

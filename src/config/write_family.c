@@ -217,6 +217,12 @@ static void write_phi(tl_json *json, const tl_model *m) {
     tl_json_put_real(json, "resid_pdrop", m->dropout_residual);
 }
 
+static void write_phi_msft(tl_json *json, const tl_model *m) {
+    tl_write_gpt2_keys(json, m);
+    put_size(json, "n_head_kv", m->kv_heads == m->heads ? 0 : m->kv_heads);
+    tl_json_put_integer(json, "rotary_dim", m->rotary_size > 0 ? m->rotary_size : m->head_size);
+}
+
 static void write_gpt_neox(tl_json *json, const tl_model *m) {
     tl_write_sizes(json, m);
     tl_json_put_string(json, "hidden_act", tl_write_activation(m->activation));
@@ -387,6 +393,7 @@ void tl_write_family(tl_json *json, const tl_model *m) {
         [TL_FAMILY_GEMMA3] = write_gemma,
         [TL_FAMILY_GEMMA4] = write_gemma4,
         [TL_FAMILY_PHI] = write_phi,
+        [TL_FAMILY_PHI_MSFT] = write_phi_msft,
         [TL_FAMILY_PHI3] = write_phi3,
         [TL_FAMILY_OLMO] = write_olmo,
         [TL_FAMILY_OLMO2] = write_olmo,

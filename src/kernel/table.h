@@ -103,6 +103,9 @@ typedef struct tl_rotary_attr {
     int64_t original_context;
     /* yarn; attention_factor 0: 0.1·ln(factor) + 1, or of mscale ÷ mscale_all where both are given */
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all;
+    /* longrope: a divisor for each pair, `factors` of them, up to the original context and beyond it; they outlive the graph */
+    const double *short_factors, *long_factors;
+    int64_t factors;
 } tl_rotary_attr;
 typedef struct tl_loss_attr {
     int64_t ignore_index;

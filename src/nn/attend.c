@@ -32,15 +32,24 @@ static tl_tensor *by_matrix(tl_ctx *ctx, tl_tensor *x, const tl_tensor *scores) 
 }
 
 /* slope·j, a row for each head (Press et al. 2022, ALiBi, section 3): what is the same for a whole row of scores, slope·i,
- * softmax does not see. In the scores' format, as Hugging Face's models have it. */
-static tl_tensor *alibi(tl_ctx *ctx, tl_tensor *slopes, const tl_tensor *scores) {
+ * softmax does not see. In the scores' format, as Hugging Face's models have it. Falcon's is made in bf16 whatever the format,
+ * and divided by √K with the scores (transformers' modeling_falcon.py, build_alibi_tensor and FalconAttention). */
+static tl_tensor *alibi(tl_ctx *ctx, const tl_attend_options *o, const tl_tensor *scores, double scale) {
     const tl_shape *s = tl_tensor_shape(scores);
-    tl_tensor *column = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, s->dim[s->ndim - 1]), TL_WORK);
-    tl_tensor *by_head = by_matrix(ctx, slopes, scores);
+    tl_dtype made = o->slopes_scaled ? TL_BF16 : TL_F32;
+    tl_tensor *column = tl_empty(ctx, made, TL_SHAPE(ctx, s->dim[s->ndim - 1]), TL_WORK);
+    tl_tensor *by_head = by_matrix(ctx, o->slopes, scores);
     if (!column || !by_head)
         return NULL;
-    tl_tensor *bias = tl_mul(tl_cast(by_head, TL_F32), tl_range(column, 0, 1));
-    return tl_cast(bias, tl_tensor_dtype(scores));
+    tl_tensor *bias = tl_cast(tl_mul(tl_cast(by_head, made), tl_range(column, 0, 1)), tl_tensor_dtype(scores));
+    return o->slopes_scaled ? tl_scale(bias, scale, 0) : bias;
+}
+
+/* The slopes alone, for flash attention, which makes slope·j itself, in f32: not rounded as Falcon's is. */
+static tl_tensor *flash_slopes(const tl_attend_options *o, double scale) {
+    if (!o->slopes || !o->slopes_scaled)
+        return o->slopes;
+    return tl_scale(tl_cast(tl_cast(o->slopes, TL_BF16), TL_F32), scale, 0);
 }
 
 static tl_mask_options seen_by(const tl_attend_options *o, int64_t past, int64_t columns, double scale) {
@@ -146,16 +155,17 @@ static tl_tensor *composed_softmax(tl_tensor *x) {
     return y;
 }
 
-/* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. Takes the
- * scores. */
-static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, tl_tensor *mask) {
+/* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. `scale` is
+ * what is still to be multiplied, `whole` what is in the end. Takes the scores. */
+static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, double whole,
+                          tl_tensor *mask) {
     const tl_attend_options *o = &core->options;
     if (!scores)
         return NULL;
     tl_mask_options seen = seen_by(o, core->past, tl_tensor_size(scores, -1), scale);
     if (o->sinks && !(seen.sink = by_matrix(ctx, o->sinks, scores)))
         return NULL;
-    tl_tensor *bias = o->slopes ? alibi(ctx, o->slopes, scores) : NULL;
+    tl_tensor *bias = o->slopes ? alibi(ctx, o, scores, whole) : NULL;
     if (o->slopes && !bias)
         return NULL;
     tl_dtype dtype = tl_tensor_dtype(scores);
@@ -212,7 +222,7 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
     tl_net *net = core->net;
     const tl_choices *c = &net->choices;
     const tl_attend_options *o = &core->options;
-    double scale = scale_of(core, in[0]);
+    double scale = scale_of(core, in[0]), whole = scale;
     bool math = c->attention == TL_ATTENTION_MATH;
     tl_tensor *q = in[0], *k = in[1], *v = in[2], *mask = NULL;
     if (math && !net->cache) {
@@ -235,7 +245,7 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
         scores = capped(scores, scale, o->softcap);
         scale = 1;
     }
-    tl_tensor *weights = softmax(ctx, core, scores, scale, mask);
+    tl_tensor *weights = softmax(ctx, core, scores, scale, whole, mask);
     if (math)
         tl_release(mask);
     weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
@@ -259,7 +269,9 @@ static tl_status flash_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
                               .dropout = net->training ? net->model.dropout_attention : 0,
                               .dropout_name = "attention",
                               .sinks = o->sinks,
-                              .slopes = o->slopes};
+                              .slopes = flash_slopes(o, scale_of(core, in[0]))};
+    if (o->slopes && !flash.slopes)
+        return tl_ctx_status(ctx);
     tl_module_begin(ctx, "flash", -1);
     out[0] = tl_flash_attention(in[0], in[1], in[2], &flash);
     tl_module_end(ctx);

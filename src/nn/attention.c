@@ -218,7 +218,8 @@ tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x, tl_b
                                  .window = sees_part ? m->window : 0,
                                  .chunked = (b->layer & TL_LAYER_CHUNKED) != 0,
                                  .sinks = a->sinks,
-                                 .slopes = net->slopes};
+                                 .slopes = net->slopes,
+                                 .slopes_scaled = m->alibi_scaled};
     tl_tensor *mixed = tl_prefix_attend(net, a, p.q, tl_attend(net, p.q, p.k, p.v, &options));
     tl_tensor *y = tl_apply_linear(net, n->out, mixed, a->out, a->out_bias);
     return leave(net, b, tl_dropout_if(net, y, m->dropout_residual, "attention.residual"), &p, beside);

@@ -89,6 +89,12 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
     return TL_OK;
 }
 
+bool tl_cache_holds(const tl_cache *cache, int64_t tokens) {
+    const tl_model *m = &cache->net->model;
+    return m->rope_scaling != TL_ROPE_LONGROPE || cache->length == 0 || cache->length > m->rope_original_context ||
+           tokens <= m->rope_original_context - cache->length;
+}
+
 static tl_tensor *part_of(const tl_cache *cache, int64_t layer, int which) {
     if (layer < 0 || layer >= cache->net->model.layers)
         return NULL;
@@ -147,6 +153,14 @@ static bool fits(tl_cache *cache, const tl_tensor *tokens) {
                            "capacity, or fewer tokens, would work",
                            (long long)cache->length, (long long)o->capacity,
                            (long long)tl_tensor_size(tokens, 1)) == TL_OK;
+    if (!tl_cache_holds(cache, tl_tensor_size(tokens, 1)))
+        return tl_ctx_fail(
+                   ctx, TL_ERR_UNSUPPORTED,
+                   "the cache holds %lld positions turned by longrope's short factors, and %lld more pass the "
+                   "original context %lld, from where the long ones are all positions'; a cache cut to 0 and the "
+                   "whole sequence fed again would work",
+                   (long long)cache->length, (long long)tl_tensor_size(tokens, 1),
+                   (long long)cache->net->model.rope_original_context) == TL_OK;
     return true;
 }
 

@@ -133,10 +133,6 @@ void tl_catalogue_layers(tl_model *model, unsigned bit, int64_t first, int64_t p
             model->layer[i] = (uint16_t)(model->layer[i] | bit);
 }
 
-void tl_catalogue_not_computed(tl_model *model, const char *what) {
-    (void)snprintf(model->not_computed, sizeof model->not_computed, "%s", what);
-}
-
 /* The names that configurations of the family give its sizes. */
 static void name_sizes(const tl_catalogue_entry *entry, tl_model *model) {
     bool gptj = entry->family == TL_FAMILY_GPTJ, opt = entry->family == TL_FAMILY_OPT;

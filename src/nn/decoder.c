@@ -115,7 +115,7 @@ static bool decoder_build(tl_net *net) {
         if (!ok)
             tl_repeat_end(&r);
     }
-    snprintf(path, sizeof path, "%s%s", n->prefix, n->final_norm);
+    snprintf(path, sizeof path, "%s%s", n->final_outside ? "" : n->prefix, n->final_norm);
     if (net->model.place != TL_PLACE_POST) /* there the last block has normed its result */
         ok = ok && tl_net_norm(net, &net->final_norm, path, net->symbols.D);
     if (ok && net->model.embedding_size > 0) {

@@ -81,7 +81,7 @@ static bool holds(part p, const char *text) {
 
 static bool is_attention(const char *name) {
     part module = part_of(name, 1);
-    return holds(module, "attn") || holds(module, "attention");
+    return holds(module, "attn") || holds(module, "attention") || holds(module, "mixer");
 }
 
 static bool is_target(const char *name, const char *word, size_t length) {

@@ -213,12 +213,13 @@ void tl_net_fp8_free(tl_net *net);
 /* Causal attention of q[B,H,T,K] over k[B,G,S,K], v[B,G,S,L], as chosen (tl_choices.attention); → [B,T,H·L]. S is T, or with a
  * cache all positions: tl_cache_append comes before. */
 typedef struct tl_attend_options {
-    double scale;      /* 0: 1/√K */
-    double softcap;    /* 0: none */
-    int64_t window;    /* a row sees itself and window − 1 before it; 0: all */
-    bool chunked;      /* the window is a chunk: a row sees its own chunk alone */
-    tl_tensor *sinks;  /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
-    tl_tensor *slopes; /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
+    double scale;       /* 0: 1/√K */
+    double softcap;     /* 0: none */
+    int64_t window;     /* a row sees itself and window − 1 before it; 0: all */
+    bool chunked;       /* the window is a chunk: a row sees its own chunk alone */
+    tl_tensor *sinks;   /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
+    tl_tensor *slopes;  /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
+    bool slopes_scaled; /* tl_model.alibi_scaled */
 } tl_attend_options;
 tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options);
 /* Turns the first rotary_size (0, or beyond K: all) of x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables
