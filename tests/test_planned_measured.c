@@ -30,7 +30,8 @@ typedef enum rule { SGD, MOMENTUM, ADAMW, ADAMW_CS336, ADAGRAD, ADAM, RMSPROP, R
 
 typedef struct config {
     const char *name;
-    tl_model (*base)(void); /* NULL: family_model(family) */
+    tl_model (*base)(void); /* NULL: the family_model of this name, or of this index */
+    const char *model;
     int family;
     rule rule;
     int64_t B, T, A;
@@ -178,6 +179,9 @@ enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
 static tl_model model_of(const config *c) {
     tl_model m = c->base ? c->base() : family_model(c->family);
+    for (int i = 0; c->model && i < family_model_count(); i++)
+        if (strcmp(family_model(i).name, c->model) == 0)
+            m = family_model(i);
     m.tied ^= c->flip_tied;
     m.gated &= !c->ungated;
     m.rope_interleaved = c->interleaved;

@@ -471,7 +471,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
                                   f32 is a fault */
     tl_kernel *nf4_scales; /* in[0] f32 scales → out[0] i8 codes, out[1] f32 a block of 256, out[2] f32 the mean */
     tl_kernel
-        *nf4_dequantize; /* in: packed, scales, or (n_in 4) packed, codes, f32 a block, mean → out[0], contiguous */
+        *nf4_dequantize; /* in: packed, scales, or (n_in 4) packed, codes, f32 a block, mean → out[0], contiguous; attr:
+                            NULL, or an int64_t, the value of the packed ones that out begins with */
     /* ---- mixtures of experts: moe.c ---- */
     /* in: what[n,E], [bias[E] of any float dtype] → out[0] i32[n,k]. tl_route_attr. work: TL_SORT_SLOTS·(E + k + 2·groups)·8. */
     tl_kernel *route_choose;

@@ -194,7 +194,8 @@ int64_t tl_net_count_trainable(const tl_net *net) {
 
 /* The experts' weights and biases have their axis in front. */
 static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
-    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
+    const tl_shape *shape = p->full ? p->full : &p->tensor->shape;
+    return net->model.experts > 0 && strstr(p->name, ".experts.") && shape->dim[0].size == net->model.experts;
 }
 
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {

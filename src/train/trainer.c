@@ -125,7 +125,7 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
     trainer->options.optimizer.update = options->choices.update;
     trainer->scaler.scale = TL_LOSS_SCALE_START;
     trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &options->lora);
-    trainer->options.lora.targets = NULL; /* borrowed until here */
+    trainer->options.lora.targets = trainer->options.lora.trained = NULL; /* borrowed until here */
     if (!trainer->net || make_parts(trainer) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;
