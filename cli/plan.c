@@ -100,6 +100,8 @@ static int run(tl_cli *cli) {
     if (tl_given(cli, TL_OPTION_INFER) && (cli->own[OWN_TIMELINE] || cli->own[OWN_AT]))
         return tl_usage(cli, "--%s is of a training step; it changes nothing about serving",
                         cli->own[OWN_TIMELINE] ? "timeline" : "at");
+    if (tl_given(cli, TL_OPTION_INFER) && tl_given(cli, TL_OPTION_GROUPS))
+        return tl_usage(cli, "--groups is of an optimizer; it changes nothing about serving");
     if (tl_given(cli, TL_OPTION_INFER))
         return cli->own[OWN_CLIP] ? tl_usage(cli, "--clip changes nothing about serving")
                                   : tl_plan_infer(cli, cli->own[OWN_PROMPT], cli->own[OWN_WEIGHTS]);

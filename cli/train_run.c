@@ -8,6 +8,7 @@
 
 #include "tally/meter.h"
 #include "advice.h"
+#include "groups.h"
 #include "train.h"
 
 enum { SPEED_STEPS = 10 };
@@ -159,6 +160,7 @@ static int report_plan(const run *r) {
              t->memory_bytes ? "by --memory" : "available");
     tl_out_answer(t->cli, "fits", rest);
     tl_out_item(t->cli, "model", "%s, %s parameters", t->model.name, tl_text_count((double)p->parameters.unique, a));
+    tl_groups_out(t->cli, &t->plan.optimizer, p);
     if (t->task->out_data)
         t->task->out_data(t);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
@@ -201,8 +203,12 @@ static int make_plan(run *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
     if (tl_plan_make(&t->plan, &r->plan, &r->error) != TL_OK ||
-        tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK)
+        tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK) {
+        static const char of_groups[] = "parameter group"; /* which names only show with the model */
+        if (t->groups_file[0] && strncmp(r->error.message, of_groups, sizeof of_groups - 1) == 0)
+            tl_say(t->cli, "%s: \"groups\":", t->groups_file);
         return tl_failed(t->cli, &r->error);
+    }
     if (tl_arena_plan_make(r->planned.ctx, &r->arena_plan) != TL_OK) {
         context_failed(r, r->planned.ctx);
         return tl_failed(t->cli, &r->error);
@@ -664,7 +670,7 @@ static int report(run *r) {
 
 static void announce(const run *r) {
     const tl_train *t = r->t;
-    char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured";
+    char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured", text[512];
     double rate = tl_machine_peak(&t->machine, product_dtype(r));
     if (rate > 0)
         tl_text_rate(rate, speed);
@@ -676,6 +682,8 @@ static void announce(const run *r) {
     if (r->planned.train.fp8)
         tl_note(t->cli,
                 "fp8 is emulated: values of the blocks' linear layers are rounded to it and multiplied in bf16");
+    for (int i = 0; i < r->plan.n_groups; i++)
+        tl_note(t->cli, "group %s", tl_group_text(&t->plan.optimizer, &r->plan.groups[i], text, sizeof text));
     if (t->task->say_data)
         t->task->say_data(t);
 }

@@ -130,6 +130,8 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
         tl_trainer_free(trainer);
         return NULL;
     }
+    trainer->options.optimizer.groups = NULL; /* borrowed until here */
+    trainer->options.optimizer.n_groups = 0;
     return trainer;
 }
 
