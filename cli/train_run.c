@@ -24,7 +24,7 @@ typedef struct run {
     tl_trainer *trainer;
     FILE *metrics;
     bool arena_used;
-    const tl_tensor *data[2];       /* the running micro-batch's */
+    const tl_tensor *data[3];       /* the running micro-batch's */
     int64_t now[TL_CATEGORY_COUNT]; /* measured at the running step's peak */
     tl_measured measured;
     double trained_seconds, measured_seconds, interval_seconds;
@@ -252,7 +252,7 @@ static void at_peak(void *user) {
     for (int k = 0; tl_trainer_extra(r->trainer, k, NULL, &extra); k++)
         r->now[TL_OPTIM] += bytes_of(r, extra);
     if (tl_phase_get(r->ctx) != TL_PHASE_STEP)
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 3; i++)
             r->now[TL_DATA] += bytes_of(r, r->data[i]);
     r->now[TL_DATA] += bytes_of(r, tl_trainer_ring(r->trainer));
     tl_meter_read(r->meter, &reading);
@@ -262,15 +262,18 @@ static void at_peak(void *user) {
             r->now[TL_WORK] -= r->now[c];
 }
 
+static void forget_batch(run *r) { r->data[0] = r->data[1] = r->data[2] = NULL; }
+
 static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
     run *r = user;
     const tl_task *task = r->t->task;
     const double begin = task->waited ? task->waited(r->t) : tl_seconds();
     (void)micro;
-    r->data[0] = r->data[1] = NULL;
+    forget_batch(r);
     tl_status status = task->batch(r->t, ctx, o, batch);
     r->data[0] = batch->input;
     r->data[1] = batch->target;
+    r->data[2] = batch->positions;
     const double waited = (task->waited ? task->waited(r->t) : tl_seconds()) - begin;
     r->waited_seconds += waited;
     r->interval_waited += waited;
@@ -362,7 +365,7 @@ static tl_status save(run *r) {
                            .loss = r->line.loss,
                            .has_validation_loss = t->has_validation_loss && r->examined == r->line.step,
                            .validation_loss = t->validation_loss};
-    r->data[0] = r->data[1] = NULL; /* the step's batches are gone */
+    forget_batch(r); /* the step's batches are gone */
     (void)end_moment(r);
     const tl_status status = tl_train_save(t, r->ctx, r->trainer, &state, &r->error);
     const int64_t most = end_moment(r);
@@ -482,7 +485,7 @@ static tl_status examine(run *r, bool last) {
     tl_reading reading;
     read_account(r);
     r->examined = r->line.step;
-    r->data[0] = r->data[1] = NULL; /* the step's batches are gone */
+    forget_batch(r); /* the step's batches are gone */
     tl_meter_step_begin(r->meter);
     const tl_status status = t->task->examine(t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
     tl_meter_read(r->meter, &reading);

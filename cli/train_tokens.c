@@ -186,6 +186,11 @@ static tl_status sampler_of(const tl_train *t, const tl_tokens *tokens, tl_sampl
 static tl_status check_tokens(const tl_train *t, tl_error *error) {
     const tl_tokens_task *k = t->task_data;
     tl_sampler sampler;
+    if (t->plan.choices.documents && !k->sampler.ignore_boundaries)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "--documents masked: where documents end is not known; --separator ID names the id that ends one, "
+            "and tokens that `tally data pack' made have noted it");
     const tl_status status = sampler_of(t, k->train, k->sampler.kind, &sampler, error);
     return status == TL_OK && k->val ? sampler_of(t, k->val, TL_SAMPLER_IN_ORDER, &sampler, error) : status;
 }
@@ -198,6 +203,7 @@ static tl_status start_tokens(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uin
                            .threads = (int)k->readers,
                            .slots = SLOTS,
                            .locked = k->locked,
+                           .positions = t->plan.choices.documents,
                            .position = position,
                            .ring = tl_trainer_ring(trainer)};
     o.sampler.seq = t->plan.seq;
@@ -212,7 +218,7 @@ static tl_status next_tokens(tl_train *t, tl_ctx *ctx, const tl_train_options *o
     (void)ctx;
     (void)o;
     const tl_status status = tl_reader_next(k->reader, &next);
-    *batch = (tl_batch){next.input, next.target, next.counted, next.total};
+    *batch = (tl_batch){next.input, next.target, next.counted, next.total, next.positions};
     return status;
 }
 
@@ -237,10 +243,19 @@ static tl_status next_rows(void *user, int64_t first, int64_t rows, int32_t *inp
     return status;
 }
 
+static void positions_of_rows(void *user, int64_t first, int64_t rows, const int32_t *input, int32_t *positions) {
+    const tl_sampler *s = user;
+    const int64_t T = s->options.seq;
+    for (int64_t r = 0; r < rows; r++)
+        tl_sampler_positions(s, (uint64_t)(first + r), input + r * T, positions + r * T);
+}
+
 /* The same windows each time, so that the losses of a run compare. */
 static tl_status examine(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error) {
     tl_tokens_task *k = t->task_data;
-    const tl_eval_options o = {.seq = t->plan.seq, .batch = t->plan.micro_batch};
+    const tl_eval_options o = {.seq = t->plan.seq,
+                               .batch = t->plan.micro_batch,
+                               .positions = t->plan.choices.documents ? positions_of_rows : NULL};
     tl_evaluation result;
     tl_sampler s;
     (void)last;
@@ -323,8 +338,10 @@ static void out_data(const tl_train *t) {
     if (t->texts[TL_SET_TOKENIZER][0])
         tl_out_item(t->cli, "tokenizer", "%s", t->texts[TL_SET_TOKENIZER]);
     if (k->sampler.ignore_boundaries)
-        tl_out_item(t->cli, "documents", "end with %lld: the token behind it is no target; attention is not masked",
-                    (long long)k->sampler.separator);
+        tl_out_item(t->cli, "documents", "end with %lld: the token behind it is no target; %s",
+                    (long long)k->sampler.separator,
+                    t->plan.choices.documents ? "attention and positions begin anew (--documents masked)"
+                                              : "attention reaches back across it (--documents joined)");
     if (k->val)
         tl_out_item(t->cli, "validation", "%s: %s tokens", t->texts[TL_SET_VAL],
                     tl_text_grouped((tl_u128)tl_tokens_count(k->val), val));

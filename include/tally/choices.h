@@ -92,6 +92,9 @@ typedef struct tl_choices {
     double capacity_factor; /* of TL_EXPERTS_CAPACITY; 0: 1 */
     tl_grads_code grads;
     tl_update_code update;
+    bool
+        documents; /* positions and attention begin anew with each document of a packed row: training's batches have positions
+                       (tl_batch), one i32 a token more */
     bool update_in_backward; /* each parameter is stepped and its gradient let go as soon as it is whole */
 } tl_choices;
 

@@ -23,6 +23,7 @@ typedef enum choice_index {
     DROPOUT_MASK,
     MEAN_INPUT,
     EXPERTS,
+    DOCUMENTS,
     GRADS,
     UPDATE,
     UPDATE_IN_BACKWARD,
@@ -47,6 +48,7 @@ static const tl_choice choices_table[CHOICES] = {
     [DROPOUT_MASK] = {"dropout-mask", "1|2|4", "Bytes an element of a dropout's mask"},
     [MEAN_INPUT] = {"mean-input", "off|on", "Composed norms: the mean keeps its input (PyTorch 1.13)"},
     [EXPERTS] = {"experts", "dropless|capacity[:F]", "Experts take all their tokens, or F times an even share"},
+    [DOCUMENTS] = {"documents", "joined|masked", "Packed documents: attention across them, or within each alone"},
     [GRADS] = {"grads", "parameters|f32", "Gradients in the parameters' format, or summed in f32 buffers"},
     [UPDATE] = {"update", "fused|tensor|foreach",
                 "The optimizer in one pass, or op by op for each parameter or for all at once"},
@@ -112,6 +114,8 @@ static int get(const tl_choices *c, int index) {
         return c->mean_input;
     case EXPERTS:
         return (int)c->experts;
+    case DOCUMENTS:
+        return c->documents;
     case GRADS:
         return (int)c->grads;
     case UPDATE:
@@ -169,6 +173,9 @@ static void set(tl_choices *c, int index, int place) {
     case EXPERTS:
         c->experts = (tl_experts_code)place;
         c->capacity_factor = 0;
+        break;
+    case DOCUMENTS:
+        c->documents = place != 0;
         break;
     case GRADS:
         c->grads = (tl_grads_code)place;
@@ -418,6 +425,7 @@ static bool in_range(const tl_choices *c) {
                                       [MASK_TENSOR] = 1,
                                       [DROPOUT_MASK] = 2,
                                       [EXPERTS] = TL_EXPERTS_CAPACITY,
+                                      [DOCUMENTS] = 1,
                                       [GRADS] = TL_GRADS_F32,
                                       [UPDATE] = TL_UPDATE_FOREACH,
                                       [UPDATE_IN_BACKWARD] = 1};
@@ -437,6 +445,8 @@ tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
         return refuse(net, ATTENTION, choices,
                       m->sinks ? "scaled_dot_product_attention has no sinks; eager or flash would work"
                                : "scaled_dot_product_attention has no softcap; eager or flash would work");
+    if (choices->documents && tl_net_is_chunked(net))
+        return refuse(net, DOCUMENTS, choices, "its layers see chunks of a row, which no document restarts");
     int64_t bytes = tl_dtype_bytes(net->dtype), mask = choices->dropout_mask_bytes;
     bool autocast = net->dtype == TL_F32 && mask == 2; /* what runs in 16 bits keeps masks of 2 bytes */
     if (mask > 1 && mask != bytes && !autocast && has_dropout(m))
