@@ -45,6 +45,7 @@ typedef enum tl_setting {
     TL_SET_VOCAB,
     TL_SET_SAMPLER,
     TL_SET_SEPARATOR,
+    TL_SET_BOUNDARIES,
     TL_SET_VAL,
     TL_SET_EVAL_BATCHES,
     TL_SET_READERS,

@@ -56,7 +56,7 @@ values() { # of a choice, from the words that refuse nonsense; a number where on
 
 known="gpus seq micro-batch global-batch tokens precision autocast optim attention loss norm glu gelu rotary repeat-kv grads update
  update-in-backward choice recompute engine flops zero tp pp vpp cp ep dp infer mfu peak price clip prompt weights
- timeline at lora qlora lora-alpha lora-dropout lora-targets lora-base groups"
+ timeline at lora qlora lora-alpha lora-dropout lora-targets lora-base groups documents"
 run plan --help
 left=$(grep -oE '^ *(-[a-z], )?--[a-z-]+' "$work/out" | grep -oE -- '--[a-z-]+' | sed 's/^--//' | sort -u |
     grep -vxE 'json|format|units|color|quiet|verbose|help' | while read -r option; do
@@ -81,7 +81,7 @@ for model in gpt2 llama-3.2-1b mixtral-8x7b; do
             [ $first = no ] && varied $model --choice "$name=$value"
             first=no
             case "$name" in
-            norm | glu | gelu | rotary | attention | loss | repeat-kv | grads | update | update-in-backward)
+            norm | glu | gelu | rotary | attention | loss | repeat-kv | grads | update | update-in-backward | documents)
                 [ "$value" = "$(values "$name" | cut -d' ' -f1)" ] || varied $model "--$name" "$value"
                 ;;
             esac
