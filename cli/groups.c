@@ -23,6 +23,17 @@ int tl_cli_groups(const tl_cli *cli, const char *file, const char *text, tl_opti
     return TL_EXIT_OK;
 }
 
+int tl_groups_failed(const tl_cli *cli, const char *file, tl_error *error) {
+    static const char of_groups[] = "parameter group";
+    char message[sizeof error->message];
+    if (strncmp(error->message, of_groups, sizeof of_groups - 1) == 0) {
+        snprintf(message, sizeof message, "%s", error->message);
+        snprintf(error->message, sizeof error->message, "%s%.300s%s: %.600s", file[0] ? "" : "--groups", file,
+                 file[0] ? ": \"groups\"" : "", message);
+    }
+    return tl_failed(cli, error);
+}
+
 /* ---- from a file ---- */
 
 static void append(char *text, size_t size, const char *a, const char *b, const char *c) {

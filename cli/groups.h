@@ -8,6 +8,8 @@
 /* --groups, or the groups that `file` said ("": none), into the optimizer's options, which are complete but for them; patterns
  * live as long as the program. Exit status. */
 int tl_cli_groups(const tl_cli *cli, const char *file, const char *text, tl_optimizer_options *optimizer);
+/* Why a plan was not made. What only shows with the model's names is said of --groups, or of the file. Exit status. */
+int tl_groups_failed(const tl_cli *cli, const char *file, tl_error *error);
 /* [{"match": "*.bias", "weight-decay": 0, "frozen": false, …}, …] at "groups" of a task's file, or such a text: as a text. */
 tl_status tl_groups_from_file(const tl_run_file *file, const char *path, char *text, size_t size, tl_error *error);
 

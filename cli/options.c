@@ -116,7 +116,7 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_SEQUENCE_PARALLEL] = {"sequence-parallel", 0, NULL, KIND_FLAG, NULL, 0, 0, 0,
                                      "Split norms and dropouts over tensor-parallel ranks"},
     [TL_OPTION_GROUPS] = {"groups", 0, "LIST", KIND_TEXT, NULL, 0, 0, 0,
-                          "Rules by name: \"*.bias:weight-decay=0;wte.*:lr-factor=0.1;h.0.*:frozen\""},
+                          "Rules by name: \"*.bias:weight-decay=0;wte.*:frozen\""},
     [TL_OPTION_LORA] = {"lora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "Train adapters of this rank only (LoRA)"},
     [TL_OPTION_QLORA] = {"qlora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1,
                          "The same over 4-bit weights (QLoRA): --lora-base nf4-dq"},

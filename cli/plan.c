@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "groups.h"
 #include "plan_account.h"
 #include "plan_infer.h"
 
@@ -45,7 +46,7 @@ static int make(const tl_cli *cli, tl_account *a) {
     tl_error error = {TL_OK, ""};
     tl_plan_options *o = &a->request.options;
     if (tl_plan_make(o, &a->plan, &error) != TL_OK)
-        return tl_failed(cli, &error);
+        return tl_groups_failed(cli, "", &error);
     if (tl_account_exceeds(a)) {
         if (tl_plan_advise(o, &a->plan, &a->advice, &error) != TL_OK)
             return tl_failed(cli, &error);

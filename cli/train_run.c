@@ -203,12 +203,8 @@ static int make_plan(run *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
     if (tl_plan_make(&t->plan, &r->plan, &r->error) != TL_OK ||
-        tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK) {
-        static const char of_groups[] = "parameter group"; /* which names only show with the model */
-        if (t->groups_file[0] && strncmp(r->error.message, of_groups, sizeof of_groups - 1) == 0)
-            tl_say(t->cli, "%s: \"groups\":", t->groups_file);
-        return tl_failed(t->cli, &r->error);
-    }
+        tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK)
+        return tl_groups_failed(t->cli, t->groups_file, &r->error);
     if (tl_arena_plan_make(r->planned.ctx, &r->arena_plan) != TL_OK) {
         context_failed(r, r->planned.ctx);
         return tl_failed(t->cli, &r->error);

@@ -113,7 +113,7 @@ const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, 
 /* "norm=composed,loss=chunked:16" onto *choices; a name twice is an error; on an error *choices stays as it was. And back: those
  * that are no defaults, "" where all are. */
 tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *error) TL_MUST_CHECK;
-#define TL_CHOICES_TEXT 400
+#define TL_CHOICES_TEXT 440
 char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size);
 /* Those that are not as in `base`. */
 char *tl_choices_difference(const tl_choices *base, const tl_choices *choices, char *buffer, size_t size);

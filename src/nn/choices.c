@@ -23,10 +23,10 @@ typedef enum choice_index {
     DROPOUT_MASK,
     MEAN_INPUT,
     EXPERTS,
-    DOCUMENTS,
     GRADS,
     UPDATE,
     UPDATE_IN_BACKWARD,
+    DOCUMENTS,
     CHOICES
 } choice_index;
 
@@ -48,12 +48,12 @@ static const tl_choice choices_table[CHOICES] = {
     [DROPOUT_MASK] = {"dropout-mask", "1|2|4", "Bytes an element of a dropout's mask"},
     [MEAN_INPUT] = {"mean-input", "off|on", "Composed norms: the mean keeps its input (PyTorch 1.13)"},
     [EXPERTS] = {"experts", "dropless|capacity[:F]", "Experts take all their tokens, or F times an even share"},
-    [DOCUMENTS] = {"documents", "joined|masked", "Packed documents: attention across them, or within each alone"},
     [GRADS] = {"grads", "parameters|f32", "Gradients in the parameters' format, or summed in f32 buffers"},
     [UPDATE] = {"update", "fused|tensor|foreach",
                 "The optimizer in one pass, or op by op for each parameter or for all at once"},
     [UPDATE_IN_BACKWARD] = {"update-in-backward", "off|on",
                             "Each parameter is stepped as soon as its gradient is whole"},
+    [DOCUMENTS] = {"documents", "joined|masked", "Packed documents: attention across them, or within each alone"},
 };
 
 int tl_choice_count(void) { return CHOICES; }
@@ -361,7 +361,7 @@ static const char *eager_effect(const tl_choices *c, int index) {
 
 static const char *effect(const tl_model *m, const tl_choices *c, int index) {
     bool cruncher = m->family == TL_FAMILY_CRUNCHER;
-    if (cruncher && index < GRADS)
+    if (cruncher && (index < GRADS || index == DOCUMENTS))
         return "it has linear layers alone";
     switch (index) {
     case NORM:
