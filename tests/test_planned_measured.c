@@ -54,8 +54,8 @@ typedef struct config {
 #define CONFIG(name_, base_, rule_, B_, T_, A_, ...)                                                                   \
     { .name = (name_), .base = (base_), .rule = (rule_), .B = (B_), .T = (T_), .A = (A_), __VA_ARGS__ }
 
-static const tl_parameter_group frozen_layer = {"*.1.*", 0, 0, true};
-static const tl_parameter_group slow_norms = {"*norm*", 0.1, TL_GROUP_DECAY, false};
+static const tl_parameter_group frozen_layer = {.pattern = "*.1.*", .frozen = true};
+static const tl_parameter_group slow_norms = {.pattern = "*norm*", .lr_factor = 0.1, .weight_decay = TL_GROUP_DECAY};
 
 static const config configs[] = {
     CONFIG("gpt2 sgd", small_gpt2, SGD, 2, 16, 1),

@@ -63,12 +63,15 @@ tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64
  *
  * Losses are computed a token (f32, f64 in a net of f64; logits of 16 bits are widened first) and added in f64 in the order of
  * the text: the sum depends on the batch only as far as the product's bits do. */
+/* Positions [count, seq] of rows that were just asked for, counted from 0 in each document (tl_net_documents). */
+typedef void tl_eval_positions(void *user, int64_t first, int64_t count, const int32_t *input, int32_t *positions);
 typedef struct tl_eval_options {
     int64_t seq, stride; /* stride 0: seq; 1 … seq */
     int64_t batch;       /* windows at once */
     void (*begin)(void *user, int64_t forward);
     void (*done)(void *user, int64_t targets, double nats); /* after each batch: so far. NULL: not called */
     void *user;
+    tl_eval_positions *positions; /* of rows; the rows' user. NULL: rows are whole */
 } tl_eval_options;
 
 /* Ids first … first + count − 1 of the text. */

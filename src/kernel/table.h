@@ -216,7 +216,7 @@ typedef struct tl_nll_attr {
 } tl_nll_attr;
 typedef struct tl_masked_softmax_attr {
     double scale;
-    bool has_mask, has_sink, has_lengths;
+    bool has_mask, has_sink, has_positions, has_lengths; /* the inputs behind x, in this order */
     int64_t chunk;  /* above 0: row i sees columns of ⌊(i + offset)/chunk⌋'s chunk alone, from its start */
     bool causal;    /* row i sees columns 0 … i + offset */
     int64_t offset; /* with lengths: lengths[b] − rows instead */
@@ -226,7 +226,7 @@ typedef struct tl_masked_softmax_attr {
 enum { TL_FLASH_DQ = 1, TL_FLASH_DK = 2, TL_FLASH_DV = 4, TL_FLASH_DSINKS = 8 };
 typedef struct tl_flash_attr {
     double scale, softcap; /* softcap 0: none */
-    bool causal, has_sinks, has_slopes;
+    bool causal, has_sinks, has_slopes, has_positions; /* the last three: inputs behind the others, in this order */
     int64_t offset, window_before, chunk; /* window negative, chunk 0: none */
     tl_random_attr dropout;               /* a: the probability; 0: none. first: of element [0,0,0,0] of [B,H,T,S] */
     uint32_t wanted;                      /* backward: TL_FLASH_DQ … */

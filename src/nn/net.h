@@ -117,6 +117,7 @@ struct tl_net {
     tl_symbols symbols;
     tl_dtype dtype;
     bool training;
+    tl_tensor *positions;   /* of packed documents, borrowed; NULL: rows are whole */
     struct tl_cache *cache; /* while a forward runs through one: nn/cache.h; else NULL */
     tl_recompute recompute;
     tl_choices choices;
@@ -249,5 +250,7 @@ tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);
 /* The position of the first token of a forward: 0 without a cache. */
 int64_t tl_first_position(const tl_net *net);
 double tl_square_root(double x); /* no libm */
+/* Some layer sees chunks of a row. */
+bool tl_net_is_chunked(const tl_net *net);
 
 #endif
