@@ -232,6 +232,9 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
 #define TL_PLAN_BLOCK TL_OPTIM_8BIT_BLOCK
 tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options *optimizer,
                               int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
+/* The same where gradients are summed in buffers of their own format (tally/choices.h). */
+tl_status tl_plan_block_bytes_kept(tl_precision precision, const tl_optimizer_options *optimizer, tl_grads_code grads,
+                                   int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
 
 /* A context that ran one plan's two steps, for explain: with formulas. Free with tl_plan_run_free. */
 typedef struct tl_plan_run {
