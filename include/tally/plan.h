@@ -225,6 +225,8 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, cons
 /* Dense peak of the devices for a precision, with its source as text; 0 unknown. */
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size);
+/* The source of a peak given by hand, as text: it says where that is the 2:4-sparse figure of the device. `devices` may be NULL. */
+void tl_plan_peak_by_hand(const tl_devices *devices, tl_precision precision, double peak, char *source, size_t size);
 
 /* Bytes that training keeps for TL_PLAN_BLOCK parameters, by category, read off the tensors of a linear layer after two steps
  * on meta with the precision and optimizer: param + grad + master + optim. A block, since the scales of 8-bit states are no
