@@ -95,26 +95,6 @@ static int read_params(const tl_cli *cli, tl_time *t) {
     return TL_EXIT_OK;
 }
 
-/* Devices the catalogue does not know, for which --peak stands in: "1024", "1024xFoo". */
-static int read_unknown_devices(const tl_cli *cli, tl_time *t) {
-    const char *text = cli->options.at[TL_OPTION_GPUS].text;
-    tl_error error = {TL_OK, ""};
-    char count[32];
-    size_t digits = strspn(text, "0123456789");
-    const char *name = text[digits] == 'x' && digits ? text + digits + 1 : "";
-    bool plain = digits > 0 && digits < sizeof count && (text[digits] == '\0' || (text[digits] == 'x' && name[0]));
-    if (!tl_given(cli, TL_OPTION_PEAK))
-        return tl_usage(cli, "--gpus: %s", cli->options.devices_error.message);
-    if (!plain)
-        return tl_usage(cli, "--gpus: %s", cli->options.devices_error.message);
-    snprintf(count, sizeof count, "%.*s", (int)digits, text);
-    if (tl_parse_size(count, &t->devices, &error) != TL_OK || t->devices < 1)
-        return tl_usage(cli, "--gpus %.80s: the number of devices is at least 1%s%s", text,
-                        error.message[0] ? "; " : "", error.message);
-    snprintf(t->device_name, sizeof t->device_name, "%.60s", name);
-    return TL_EXIT_OK;
-}
-
 /* The peak of this machine, where `tally machine' has measured it. */
 static int read_here(const tl_cli *cli, tl_time *t) {
     tl_machine machine;
@@ -135,7 +115,7 @@ static int read_devices(const tl_cli *cli, tl_time *t) {
     t->rate = tl_cli_precision_rate(t->precision);
     if (tl_given(cli, TL_OPTION_GPUS)) {
         if (options->devices_status != TL_OK) {
-            int status = read_unknown_devices(cli, t);
+            int status = tl_cli_devices_by_hand(cli, &t->devices, t->device_name, sizeof t->device_name);
             if (status != TL_EXIT_OK)
                 return status;
         } else {
