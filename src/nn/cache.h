@@ -14,7 +14,9 @@ struct tl_cache {
     tl_tensor **part; /* keys and values in turn, 2·N */
 };
 
-/* New keys and values [B,G,t,K] of the next layer, written behind the old ones; *k and *v become all of them [B,G,past+t,K]. */
-bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v);
+/* New keys and values [B,G,t,K] of the next layer, written behind the old ones; *k and *v become all that the new positions may
+ * see [B,G,past+t,K]. *past: how many of them come before the first new one; in a layer that sees a window fewer than the positions
+ * seen. */
+bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v, int64_t *past);
 
 #endif
