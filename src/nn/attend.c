@@ -288,7 +288,9 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
         return NULL;
     tl_ctx *ctx = net->ctx;
     struct tl_core core = {net, *options, tl_first_position(net)};
-    if (net->cache && !tl_cache_append(net, &k, &v, &core.past))
+    if (options->cached)
+        core.past = tl_tensor_size(k, 2) - tl_tensor_size(q, 2);
+    else if (net->cache && !tl_cache_append(net, &k, &v, &core.past))
         return NULL;
     const tl_shape *shape = tl_tensor_shape(q);
     tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];

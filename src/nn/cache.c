@@ -48,8 +48,12 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
     for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); cache->part && tl_repeat_next(&r);) {
         const tl_attention *a = &net->blocks[r.index].attention;
         tl_dim held = net->blocks[r.index].layer & TL_LAYER_WINDOW ? W : S;
+        tl_dim latent = tl_dim_add(ctx, net->symbols.Rkv, net->symbols.Kr);
         tl_module_begin(ctx, "cache", r.index);
-        for (int which = 0; which < 2; which++)
+        if (a->kv_down)
+            cache->part[2 * r.index] =
+                tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, tl_dim_of(1), S, latent), TL_CACHE));
+        for (int which = 0; which < 2 && !a->kv_down; which++)
             cache->part[2 * r.index + which] =
                 tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, held, which == 0 ? a->K : a->L), TL_CACHE));
         tl_module_end(ctx);
@@ -79,7 +83,7 @@ int64_t tl_cache_capacity(const tl_cache *cache) { return cache->options.capacit
 int64_t tl_cache_bytes(const tl_cache *cache) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < 2 * cache->net->model.layers; i++)
-        bytes += tl_tensor_storage_bytes(cache->part[i]);
+        bytes += cache->part[i] ? tl_tensor_storage_bytes(cache->part[i]) : 0;
     return bytes;
 }
 
@@ -89,7 +93,7 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
                            "the cache holds %lld positions and cannot be cut to %lld; 0 to %lld would work",
                            (long long)cache->length, (long long)length, (long long)cache->length);
     for (int64_t i = 0; i < 2 * cache->net->model.layers && length > 0 && length < cache->length; i++)
-        if (tl_tensor_size(cache->part[i], 2) < cache->length)
+        if (cache->part[i] && tl_tensor_size(cache->part[i], 2) < cache->length)
             return tl_ctx_fail(cache->net->ctx, TL_ERR_UNSUPPORTED,
                                "the cache holds %lld positions, of which layers that see a window of %lld have let the first "
                                "go: it cannot be cut to %lld; 0 would work",
@@ -155,6 +159,14 @@ bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v, int64_t *past) {
     *v = full ? windowed(net, kept[1], *v, *past) : extended(net, kept[1], *v);
     tl_module_end(net->ctx);
     return *k && *v;
+}
+
+tl_tensor *tl_cache_append_latent(tl_net *net, tl_tensor *x) {
+    tl_cache *cache = net->cache;
+    tl_module_begin(net->ctx, "cache", -1);
+    tl_tensor *all = extended(net, tl_cache_key(cache, cache->layer++), x);
+    tl_module_end(net->ctx);
+    return all;
 }
 
 static bool fits(tl_cache *cache, const tl_tensor *tokens) {

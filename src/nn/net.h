@@ -200,6 +200,7 @@ typedef struct tl_attend_options {
     bool chunked;      /* the window is a chunk: a row sees its own chunk alone */
     tl_tensor *sinks;  /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
     tl_tensor *slopes; /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
+    bool cached;       /* k and v are all that may be seen, of which the last are q's: nothing is appended to a cache */
 } tl_attend_options;
 tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options);
 /* Turns the first rotary_size (0, or beyond K: all) of x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables
