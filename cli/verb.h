@@ -188,6 +188,7 @@ extern const tl_verb tl_verb_train;
 extern const tl_verb tl_verb_eval;
 extern const tl_verb tl_verb_sample;
 extern const tl_verb tl_verb_ledger;
+extern const tl_verb tl_verb_mfu;
 extern const tl_verb tl_verb_export;
 extern const tl_verb tl_verb_runs;
 extern const tl_verb tl_verb_models;
@@ -314,5 +315,7 @@ tl_status tl_cli_model_parameters(const tl_model *model, tl_u128 *total, tl_erro
 tl_rate tl_cli_precision_rate(int precision);
 /* "H100-SXM5-80GB, as a bare H100 means": adds the catalogue's note about the devices, if any, to the assumptions. */
 void tl_cli_devices_assumed(const tl_cli *cli, tl_notes *notes);
+/* Devices the catalogue does not know, for which --peak stands in: "1024", "1024xFoo". Else a usage error. */
+int tl_cli_devices_by_hand(const tl_cli *cli, int64_t *count, char *name, size_t size);
 
 #endif

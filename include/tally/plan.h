@@ -235,6 +235,8 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, cons
 /* Dense peak of the devices for a precision, with its source as text; 0 unknown. */
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size);
+/* The source of a peak given by hand, as text: it says where that is the 2:4-sparse figure of the device. `devices` may be NULL. */
+void tl_plan_peak_by_hand(const tl_devices *devices, tl_precision precision, double peak, char *source, size_t size);
 
 /* Bytes that training keeps for TL_PLAN_BLOCK parameters, by category, read off the tensors of a linear layer after two steps
  * on meta with the precision and optimizer: param + grad + master + optim. A block, since the scales of 8-bit states are no
@@ -242,6 +244,9 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
 #define TL_PLAN_BLOCK TL_OPTIM_8BIT_BLOCK
 tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options *optimizer,
                               int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
+/* The same where gradients are summed in buffers of their own format (tally/choices.h). */
+tl_status tl_plan_block_bytes_kept(tl_precision precision, const tl_optimizer_options *optimizer, tl_grads_code grads,
+                                   int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
 
 /* A context that ran one plan's two steps, for explain: with formulas. Free with tl_plan_run_free. */
 typedef struct tl_plan_run {

@@ -304,7 +304,7 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
     if (!q || !k || !v)
         return NULL;
     tl_ctx *ctx = net->ctx;
-    struct tl_core core = {net, *options, tl_first_position(net)};
+    struct tl_core core = {net, *options, tl_tensor_size(k, 2) - tl_tensor_size(q, 2)};
     const tl_shape *shape = tl_tensor_shape(q);
     tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];
     tl_dim G = tl_tensor_shape(k)->dim[1], L = tl_tensor_shape(v)->dim[3];
