@@ -27,7 +27,7 @@ typedef struct tl_field {
     const char *source;
 } tl_field;
 
-#define N_FIELDS 20
+#define N_FIELDS 24
 #define N_LISTED 8 /* the first, which have a column in lists */
 
 static void fields_of(const tl_model *m, tl_field fields[N_FIELDS]) {
@@ -52,6 +52,10 @@ static void fields_of(const tl_model *m, tl_field fields[N_FIELDS]) {
         {"Kr", "qk_rope", "of a key, what turns", m->qk_rope, ""},
         {"Kv", "value_size", "size of a value", m->value_size, ""},
         {"De", "embedding_size", "width of the embeddings", m->embedding_size, ""},
+        {"Kg", "global_head_size", "head size of global layers", m->global_head_size, ""},
+        {"Gg", "global_kv_heads", "key/value heads of global layers", m->global_kv_heads, ""},
+        {"Dl", "layer_input_size", "width of a layer's own embeddings", m->layer_input_size, ""},
+        {"Vl", "layer_input_vocab", "vocabulary of the layers' own embeddings", m->layer_input_vocab, ""},
     };
     memcpy(fields, all, sizeof all);
 }
@@ -64,6 +68,10 @@ static void out_parameters(const tl_cli *cli, const tl_model *model) {
         return;
     tl_out_item(cli, "params", "%s = %s%s", tl_text_grouped((tl_u128)count.unique, text),
                 tl_text_count((double)count.unique, brief), model->tied ? "; the tied embedding counted once" : "");
+    if (model->layer_input_size > 0)
+        tl_out_item(cli, "effective", "%s = %s: without the tables of tokens, the layers' own among them",
+                    tl_text_grouped((tl_u128)count.non_embedding, active),
+                    tl_text_count((double)count.non_embedding, part));
     if (count.active != count.unique)
         tl_out_item(cli, "active", "%s = %s: what a token passes", tl_text_grouped((tl_u128)count.active, active),
                     tl_text_count((double)count.active, part));

@@ -35,6 +35,7 @@ static const char *const glus[] = {"composed", "fused", NULL};
 static const char *const rotaries[] = {"computed", "tables", NULL};
 static const char *const gradients[] = {"parameters", "f32", NULL};
 static const char *const updates[] = {"fused", "tensor", "foreach", NULL};
+static const char *const documents[] = {"joined", "masked", NULL};
 static const char *const recomputes[] = {"none", "selective", "full", "every", NULL};
 static const char *const lora_bases[] = {"plain", "int8", "nf4", "nf4-dq", NULL};
 static const char *const flops_kinds[] = {"causal", "full", NULL};
@@ -92,6 +93,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                           "The optimizer's step: fused (default), tensor, foreach"},
     [TL_OPTION_UPDATE_IN_BACKWARD] = {"update-in-backward", 0, "off|on", KIND_WAY, switches, 0, 0, 0,
                                       "Step each parameter once its gradient is whole (default off)"},
+    [TL_OPTION_DOCUMENTS] = {"documents", 0, "NAME", KIND_WAY, documents, 0, 0, 0,
+                             "Packed documents: joined (default), or masked: attention within each"},
     [TL_OPTION_CHOICE] = {"choice", 0, "NAME=VALUE", KIND_WAY, NULL, 0, 0, 0,
                           "Any choice by name, several with commas: mask-tensor=on"},
     [TL_OPTION_RECOMPUTE] = {"recompute", 0, "WHAT", KIND_CHOICE, recomputes, TL_RECOMPUTE_NONE, 0, 0,
@@ -112,6 +115,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
     [TL_OPTION_DP] = {"dp", 0, "N", KIND_SIZE, NULL, 1, 1, 1, "Data-parallel ranks (all devices, in this build)"},
     [TL_OPTION_SEQUENCE_PARALLEL] = {"sequence-parallel", 0, NULL, KIND_FLAG, NULL, 0, 0, 0,
                                      "Split norms and dropouts over tensor-parallel ranks"},
+    [TL_OPTION_GROUPS] = {"groups", 0, "LIST", KIND_TEXT, NULL, 0, 0, 0,
+                          "Rules by name: \"*.bias:weight-decay=0;wte.*:frozen\""},
     [TL_OPTION_LORA] = {"lora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1, "Train adapters of this rank only (LoRA)"},
     [TL_OPTION_QLORA] = {"qlora", 0, "RANK", KIND_SIZE, NULL, 0, 0, 1,
                          "The same over 4-bit weights (QLoRA): --lora-base nf4-dq"},

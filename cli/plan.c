@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "groups.h"
 #include "plan_account.h"
 #include "plan_infer.h"
 
@@ -45,7 +46,7 @@ static int make(const tl_cli *cli, tl_account *a) {
     tl_error error = {TL_OK, ""};
     tl_plan_options *o = &a->request.options;
     if (tl_plan_make(o, &a->plan, &error) != TL_OK)
-        return tl_failed(cli, &error);
+        return tl_groups_failed(cli, "", &error);
     if (tl_account_exceeds(a)) {
         if (tl_plan_advise(o, &a->plan, &a->advice, &error) != TL_OK)
             return tl_failed(cli, &error);
@@ -100,6 +101,8 @@ static int run(tl_cli *cli) {
     if (tl_given(cli, TL_OPTION_INFER) && (cli->own[OWN_TIMELINE] || cli->own[OWN_AT]))
         return tl_usage(cli, "--%s is of a training step; it changes nothing about serving",
                         cli->own[OWN_TIMELINE] ? "timeline" : "at");
+    if (tl_given(cli, TL_OPTION_INFER) && tl_given(cli, TL_OPTION_GROUPS))
+        return tl_usage(cli, "--groups is of an optimizer; it changes nothing about serving");
     if (tl_given(cli, TL_OPTION_INFER))
         return cli->own[OWN_CLIP] ? tl_usage(cli, "--clip changes nothing about serving")
                                   : tl_plan_infer(cli, cli->own[OWN_PROMPT], cli->own[OWN_WEIGHTS]);

@@ -23,6 +23,7 @@ typedef struct report {
     tl_ckpt *ckpt;           /* of a checkpoint */
     bool verified;
     sum formats[FORMATS], roles[ROLES], all;
+    sum packed[2]; /* values in codes, and the bytes of their scales with them */
     int n_formats, n_roles;
     int64_t file_bytes;
 } report;
@@ -58,6 +59,37 @@ static size_t role_length(const char *name) {
     return strncmp(name, "optim.", 6) == 0 ? 6 + strcspn(name + 6, ".") : n;
 }
 
+static bool has_tensor(const report *r, const char *name) {
+    for (int64_t f = 0; f < file_count(r); f++)
+        if (tl_safetensors_find(file_at(r, f), name))
+            return true;
+    return false;
+}
+
+/* Of a tensor NAME of codes the scales, NAME without `end` but with `scales`. */
+static bool has_scales(const report *r, const char *name, const char *end, const char *scales) {
+    char other[512];
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0 &&
+           snprintf(other, sizeof other, "%.*s%s", (int)(n - m), name, scales) < (int)sizeof other &&
+           has_tensor(r, other);
+}
+
+/* MXFP4's blocks hold two values a byte; each 128 × 128 of DeepSeek's fp8 has a scale. */
+static void add_packed(report *r, const tl_safetensors_tensor *t) {
+    sum *mx = &r->packed[0], *fp8 = &r->packed[1];
+    bool u8 = strcmp(t->format, "U8") == 0;
+    if (u8 && t->ndim == 4 && t->dim[3] == 16 && has_scales(r, t->name, "_blocks", "_scales")) {
+        add(mx, t);
+        mx->values += t->count;
+    } else if (u8 && t->ndim == 3 && has_scales(r, t->name, "_scales", "_blocks")) {
+        mx->bytes += t->bytes;
+    } else if (strcmp(t->format, "F8_E4M3") == 0 && has_scales(r, t->name, ".weight", ".weight_scale_inv")) {
+        add(fp8, t);
+    } else if (has_scales(r, t->name, ".weight_scale_inv", ".weight"))
+        fp8->bytes += t->bytes;
+}
+
 static void sum_up(report *r) {
     for (int64_t f = 0; f < file_count(r); f++) {
         const tl_safetensors *file = file_at(r, f);
@@ -65,6 +97,8 @@ static void sum_up(report *r) {
         for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
             add(&r->all, t);
+            if (!r->ckpt)
+                add_packed(r, t);
             add_to(r->formats, &r->n_formats, FORMATS, t->format, strlen(t->format), t);
             if (r->ckpt)
                 add_to(r->roles, &r->n_roles, ROLES, t->name, role_length(t->name), t);
@@ -93,6 +127,24 @@ static void out_sums(const tl_cli *cli, const char *label, const sum *list, int 
         tl_out_item(cli, i ? "" : label, "%s: %lld tensor%s, %s values, %s B", list[i].name, (long long)list[i].tensors,
                     list[i].tensors == 1 ? "" : "s", tl_text_grouped((tl_u128)list[i].values, values),
                     tl_text_grouped((tl_u128)list[i].bytes, bytes));
+}
+
+static const char *const packed_names[2] = {"MXFP4 (U8 in _blocks, and _scales)", "fp8 with weight_scale_inv"};
+static const char *const packed_keys[2] = {"mxfp4", "fp8"};
+
+static void out_packed(const report *r) {
+    char values[TL_TEXT], bytes[TL_TEXT];
+    bool first = true;
+    for (int i = 0; i < 2; i++) {
+        const sum *s = &r->packed[i];
+        if (s->values == 0)
+            continue;
+        tl_out_item(r->cli, first ? "packed" : "",
+                    "%s: %lld tensor%s, %s parameters, %s B with their scales: %.4g bits each", packed_names[i],
+                    (long long)s->tensors, s->tensors == 1 ? "" : "s", tl_text_grouped((tl_u128)s->values, values),
+                    tl_text_grouped((tl_u128)s->bytes, bytes), 8 * (double)s->bytes / (double)s->values);
+        first = false;
+    }
 }
 
 static void out_metadata(const report *r) {
@@ -161,6 +213,7 @@ static void out_summary(const report *r) {
     else if (tl_weights_files_note(r->files)[0])
         tl_out_item(cli, "strays", "%s", tl_weights_files_note(r->files));
     out_sums(cli, "formats", r->formats, r->n_formats);
+    out_packed(r);
     out_metadata(r);
 }
 
@@ -175,6 +228,24 @@ static void json_sums(tl_json *json, const char *key, const char *name, const su
         tl_json_put_integer(json, "tensors", list[i].tensors);
         tl_json_put_integer(json, "values", list[i].values);
         tl_json_put_integer(json, "bytes", list[i].bytes);
+        tl_json_end(json);
+    }
+    tl_json_end(json);
+}
+
+static void json_packed(tl_json *json, const report *r) {
+    tl_json_key(json, "packed");
+    tl_json_array(json);
+    for (int i = 0; i < 2; i++) {
+        const sum *s = &r->packed[i];
+        if (s->values == 0)
+            continue;
+        tl_json_object(json);
+        tl_json_put_string(json, "format", packed_keys[i]);
+        tl_json_put_integer(json, "tensors", s->tensors);
+        tl_json_put_integer(json, "parameters", s->values);
+        tl_json_put_integer(json, "bytes", s->bytes);
+        tl_json_put_real(json, "bits_per_parameter", 8 * (double)s->bytes / (double)s->values);
         tl_json_end(json);
     }
     tl_json_end(json);
@@ -235,6 +306,7 @@ static int print_json(const report *r) {
     if (r->ckpt)
         json_checkpoint(json, r);
     json_sums(json, "formats", "dtype", r->formats, r->n_formats);
+    json_packed(json, r);
     tl_json_key(json, "metadata");
     tl_json_object(json);
     for (int64_t i = 0; file && i < tl_safetensors_metadata_count(file); i++) {

@@ -6,6 +6,7 @@
 
 #include "tally/engine.h"
 #include "tally/init.h"
+#include "groups.h"
 #include "lora.h"
 #include "tally/run.h"
 #include "train.h"
@@ -39,6 +40,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_CHOICE] = {"choice", TL_OPTION_CHOICE, "", FIXED, false, NULL},
     [TL_SET_LR] = {"lr", -1, "", FIXED, false, NULL},
     [TL_SET_WEIGHT_DECAY] = {"weight-decay", -1, "", FIXED, false, NULL},
+    [TL_SET_GROUPS] = {"groups", TL_OPTION_GROUPS, "", FIXED, false, NULL},
     [TL_SET_WARMUP] = {"warmup", -1, "", FIXED, false, NULL},
     [TL_SET_CLIP] = {"clip", -1, "1", FIXED, false, NULL},
     [TL_SET_SEED] = {"seed", -1, "1", FIXED, false, NULL},
@@ -59,6 +61,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_VOCAB] = {"vocab", -1, "", FIXED, true, NULL},
     [TL_SET_SAMPLER] = {"sampler", -1, "random", FIXED, true, NULL},
     [TL_SET_SEPARATOR] = {"separator", -1, "", FIXED, true, NULL},
+    [TL_SET_BOUNDARIES] = {"boundaries", -1, "", FIXED, true, NULL},
     [TL_SET_VAL] = {"val", -1, "", KEPT, true, NULL},
     [TL_SET_EVAL_BATCHES] = {"eval-batches", -1, "50", KEPT, true, NULL},
     [TL_SET_READERS] = {"readers", -1, "1", LEFT, true, NULL},
@@ -123,8 +126,13 @@ static int take_key(tl_train *t, const char *path, const tl_run_file *file, cons
         tl_say(t->cli, "%s: \"%s\" changes nothing about %s", path, key, t->task->name);
         return TL_EXIT_FAILED;
     }
-    if (tl_run_file_typed(file, key, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
+    const tl_status status = s == TL_SET_GROUPS
+                                 ? tl_groups_from_file(file, path, t->texts[s], sizeof t->texts[s], &error)
+                                 : tl_run_file_typed(file, key, t->texts[s], sizeof t->texts[s], &error);
+    if (status != TL_OK)
         return tl_failed(t->cli, &error);
+    if (s == TL_SET_GROUPS)
+        snprintf(t->groups_file, sizeof t->groups_file, "%s", path);
     note_given(t, (tl_setting)s);
     return TL_EXIT_OK;
 }
@@ -332,6 +340,8 @@ static int read_optimizer(tl_train *t) {
     if (status == TL_EXIT_OK)
         status = number(t, TL_SET_WEIGHT_DECAY, 0, 1e3, &o->weight_decay);
     t->lr = o->lr;
+    if (status == TL_EXIT_OK && (t->texts[TL_SET_GROUPS][0] || tl_given(t->cli, TL_OPTION_GROUPS)))
+        status = tl_cli_groups(t->cli, t->groups_file, t->texts[TL_SET_GROUPS], o);
     return status;
 }
 
@@ -450,6 +460,8 @@ static int read_typed(tl_train *t) {
         if (s == TL_SET_EVAL_BATCHES && !t->texts[TL_SET_VAL][0])
             return tl_usage(cli, "--eval-batches needs --val FILE, tokens that are not trained on");
         note_given(t, (tl_setting)s);
+        if (s == TL_SET_GROUPS)
+            t->groups_file[0] = '\0';
         const int status = set_text(t, (tl_setting)s, text);
         if (status != TL_EXIT_OK)
             return status;
@@ -614,6 +626,7 @@ static const struct argp_option own_options[] = {
     OWN(EVAL_BATCHES, "eval-batches", "N", "Micro-batches of them each time, from the first on (default 50)"),
     OWN(SAMPLER, "sampler", "NAME", "random (default): windows anywhere; epochs: each window once an epoch"),
     OWN(SEPARATOR, "separator", "ID", "The id that ends a document, `none': the token behind it is no target"),
+    OWN(BOUNDARIES, "boundaries", "FILE.npy", "Where each document begins, for tokens without a separator"),
     OWN(VOCAB, "vocab", "N", "Ids are below N (default: as pack noted; else the model's, or the largest id + 1)"),
     OWN(TOKENIZER, "tokenizer", "PATH", "What made the tokens (default: as pack noted): sample and eval use it"),
     OWN(INIT, "init", "SCHEME", "default, gpt2, normal, truncated, uniform, cs336, xavier, kaiming, …"),
@@ -649,8 +662,8 @@ const tl_verb tl_verb_train = {
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
              TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE) | TL_TAKES(LORA) |
-             TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |
-             TL_TAKES(LORA_BASE),
+             TL_TAKES(GROUPS) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) |
+             TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

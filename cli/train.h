@@ -24,6 +24,7 @@ typedef enum tl_setting {
     TL_SET_CHOICE, /* all that are said beside the engine, as one text: "norm=composed,loss=chunked:8" */
     TL_SET_LR,
     TL_SET_WEIGHT_DECAY,
+    TL_SET_GROUPS, /* rules by name, as one text (tl_groups_parse) */
     TL_SET_WARMUP,
     TL_SET_CLIP,
     TL_SET_SEED,
@@ -44,6 +45,7 @@ typedef enum tl_setting {
     TL_SET_VOCAB,
     TL_SET_SAMPLER,
     TL_SET_SEPARATOR,
+    TL_SET_BOUNDARIES,
     TL_SET_VAL,
     TL_SET_EVAL_BATCHES,
     TL_SET_READERS,
@@ -97,8 +99,9 @@ struct tl_train {
     const tl_task *task;
     void *task_data; /* the task's own */
     bool resume, dry_run;
-    char texts[TL_SET_COUNT][256]; /* as given or by default; "" where there is none */
+    char texts[TL_SET_COUNT][TL_GROUPS_TEXT]; /* as given or by default; "" where there is none */
     char model_path[TL_PATH];      /* resuming: the folder's config.json; else "" */
+    char groups_file[TL_PATH];     /* the task's file that says the groups; else "" */
     char model_name[128];          /* resuming: what run.json calls the model; else "" */
     tl_model model;
     tl_plan_options plan; /* of exactly this run */

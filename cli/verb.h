@@ -44,6 +44,7 @@ typedef enum tl_option {
     TL_OPTION_GRADS,
     TL_OPTION_UPDATE,
     TL_OPTION_UPDATE_IN_BACKWARD,
+    TL_OPTION_DOCUMENTS,
     TL_OPTION_CHOICE,
     TL_OPTION_RECOMPUTE,
     TL_OPTION_ENGINE,
@@ -56,6 +57,7 @@ typedef enum tl_option {
     TL_OPTION_EP,
     TL_OPTION_DP,
     TL_OPTION_SEQUENCE_PARALLEL,
+    TL_OPTION_GROUPS,
     TL_OPTION_LORA,
     TL_OPTION_QLORA,
     TL_OPTION_LORA_ALPHA,
@@ -73,7 +75,8 @@ typedef enum tl_option {
 /* How a model is run (tally/choices.h): what plan, fit and train take alike. */
 #define TL_TAKES_CHOICES                                                                                               \
     (TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(NORM) | TL_TAKES(GLU) | TL_TAKES(GELU) | TL_TAKES(ROTARY) |       \
-     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(CHOICE))
+     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(DOCUMENTS) | \
+     TL_TAKES(CHOICE))
 /* Finetuning with adapters (tally/lora.h). */
 #define TL_TAKES_LORA                                                                                                  \
     (TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |       \

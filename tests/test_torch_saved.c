@@ -334,8 +334,9 @@ typedef struct pair {
 static tl_status two_blocks(tl_ctx *ctx, const void *user, tl_tensor *const in[], tl_tensor *out[]) {
     const pair *p = user;
     tl_module_begin(ctx, "layers", p->first);
-    tl_tensor *x = tl_decoder_block(p->net, &p->net->blocks[p->first], in[0]);
-    out[0] = x ? tl_decoder_block(p->net, &p->net->blocks[p->first + 1], x) : NULL;
+    tl_beside alone = {0};
+    tl_tensor *x = tl_decoder_block(p->net, &p->net->blocks[p->first], in[0], &alone);
+    out[0] = x ? tl_decoder_block(p->net, &p->net->blocks[p->first + 1], x, &alone) : NULL;
     tl_module_end(ctx);
     return tl_ctx_status(ctx);
 }

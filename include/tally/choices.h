@@ -92,6 +92,9 @@ typedef struct tl_choices {
     double capacity_factor; /* of TL_EXPERTS_CAPACITY; 0: 1 */
     tl_grads_code grads;
     tl_update_code update;
+    bool
+        documents; /* positions and attention begin anew with each document of a packed row: training's batches have positions
+                       (tl_batch), one i32 a token more */
     bool update_in_backward; /* each parameter is stepped and its gradient let go as soon as it is whole */
 } tl_choices;
 
@@ -110,7 +113,7 @@ const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, 
 /* "norm=composed,loss=chunked:16" onto *choices; a name twice is an error; on an error *choices stays as it was. And back: those
  * that are no defaults, "" where all are. */
 tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *error) TL_MUST_CHECK;
-#define TL_CHOICES_TEXT 400
+#define TL_CHOICES_TEXT 440
 char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size);
 /* Those that are not as in `base`. */
 char *tl_choices_difference(const tl_choices *base, const tl_choices *choices, char *buffer, size_t size);

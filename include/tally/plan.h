@@ -73,6 +73,13 @@ typedef struct tl_plan_holder { /* who holds the peak's bytes */
     int64_t bytes, count;
 } tl_plan_holder;
 
+/* Parameters under one rule: a group's (tally/optim.h), or the default's; two rows where norms and biases have no decay. */
+typedef struct tl_plan_group {
+    tl_parameter_rule rule;
+    int64_t tensors, parameters;
+} tl_plan_group;
+#define TL_PLAN_GROUPS (2 * (TL_GROUPS_MOST + 1))
+
 typedef struct tl_plan_peak {
     int64_t bytes;
     int64_t by_category[TL_CATEGORY_COUNT];
@@ -83,7 +90,10 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
-    int64_t trainable;      /* of parameters.unique: all, or the adapters */
+    int64_t trainable; /* of parameters.unique: all, the adapters, or what no group freezes */
+    tl_plan_group groups
+        [TL_PLAN_GROUPS]; /* in the order of the rules, the default's first; frozen base weights of adapters too */
+    int n_groups;
     int64_t adapted_layers; /* linear layers with adapters; 0: none, and the next two are not set */
     double lora_alpha;
     char lora_targets[TL_LORA_TARGETS]; /* as meant: "q_proj,v_proj" */

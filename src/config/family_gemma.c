@@ -97,7 +97,7 @@ void tl_config_gemma3(tl_config_reader *r) {
     else
         (void)tl_config_has(r, key);
     for (int64_t i = 0; !window && i < m->layers; i++)
-        m->layer[i] = (uint8_t)(m->layer[i] & ~TL_LAYER_WINDOW);
+        m->layer[i] = (uint16_t)(m->layer[i] & ~TL_LAYER_WINDOW);
 }
 
 /* Layers that see all have heads of their own, and often values that are the keys before their norm. */
@@ -131,17 +131,49 @@ static void read_experts_beside(tl_config_reader *r) {
         tl_config_mark(m, i, TL_LAYER_EXPERTS);
 }
 
+/* Gemma4TextConfig.__post_init__ */
+static void force_last_to_see_all(tl_config_reader *r) {
+    tl_model *m = r->model;
+    const unsigned local = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE;
+    if (r->status != TL_OK || !(m->layer[m->layers - 1] & local))
+        return;
+    m->layer[m->layers - 1] = (uint16_t)(m->layer[m->layers - 1] & ~local);
+    tl_config_assume(r, "layer_types: the last layer sees all positions, as %s forces it to", r->family);
+}
+
+/* The last num_kv_shared_layers have no keys and values of their own, and with use_double_wide_mlp twice the feed-forward size
+ * (Gemma4TextAttention, Gemma4TextMLP). */
+static void read_shared_layers(tl_config_reader *r) {
+    tl_model *m = r->model;
+    int64_t shared = tl_config_has(r, "num_kv_shared_layers") ? tl_config_count(r, "num_kv_shared_layers") : 0;
+    bool wide = tl_config_flag_given(r, "use_double_wide_mlp");
+    if (r->status == TL_OK && shared >= m->layers)
+        tl_config_fail(r, TL_ERR_ARGUMENT, "num_kv_shared_layers",
+                       "is %lld of %lld layers; the first ones need keys and values of their own", (long long)shared,
+                       (long long)m->layers);
+    for (int64_t i = m->layers - shared; r->status == TL_OK && i < m->layers; i++)
+        tl_config_mark(m, i, TL_LAYER_SHARED_KV | (wide ? TL_LAYER_WIDE_MLP : 0));
+}
+
+/* The class has per-layer embeddings of 256; 0 or null says there are none. */
+static void read_layer_inputs(tl_config_reader *r) {
+    tl_model *m = r->model;
+    const char *key = "hidden_size_per_layer_input", *rows = "vocab_size_per_layer_input";
+    bool none = tl_config_has(r, key) ? tl_config_count(r, key) == 0 : tl_config_is_null(r, key);
+    if (r->status == TL_OK && !none) {
+        m->layer_input_size = tl_config_size_or(r, key, 256);
+        m->layer_input_vocab = tl_config_size_or(r, rows, 262144);
+    } else
+        (void)tl_config_has(r, rows);
+    if (r->status == TL_OK && !none && m->layer_input_vocab < m->vocab)
+        tl_config_fail(r, TL_ERR_SHAPE, rows, "is %lld; each of the %lld tokens needs a row",
+                       (long long)m->layer_input_vocab, (long long)m->vocab);
+}
+
 void tl_config_gemma4(tl_config_reader *r) {
     const unsigned local = TL_LAYER_WINDOW | TL_LAYER_LOCAL_ROPE;
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_GEMMA4);
-    tl_config_only(r, "use_double_wide_mlp", false, "MLPs of two widths are not built in");
-    if (tl_config_has(r, "num_kv_shared_layers") && tl_config_count(r, "num_kv_shared_layers") != 0)
-        tl_config_fail(r, TL_ERR_UNSUPPORTED, "num_kv_shared_layers",
-                       "is not 0: layers that share keys and values are not built in");
-    if (!tl_config_has(r, "hidden_size_per_layer_input") || tl_config_count(r, "hidden_size_per_layer_input") != 0)
-        tl_config_fail(r, TL_ERR_UNSUPPORTED, "hidden_size_per_layer_input",
-                       "is not 0 (absent it is 256): embeddings of each layer are not built in");
     m->global_head_size = tl_config_size_or(r, "global_head_dim", 512);
     read_gemma(
         r, &(tl_config_sizes){30, 2304, 8, 9216, 262144, 131072},
@@ -152,8 +184,11 @@ void tl_config_gemma4(tl_config_reader *r) {
     bool window = tl_config_read_window(r, "sliding_window", 512);
     if (!tl_config_read_layer_types(r, local))
         every_but(m, 6, local);
+    force_last_to_see_all(r);
     read_global_heads(r);
     read_experts_beside(r);
+    read_shared_layers(r);
+    read_layer_inputs(r);
     for (int64_t i = 0; !window && i < m->layers; i++)
-        m->layer[i] = (uint8_t)(m->layer[i] & ~TL_LAYER_WINDOW);
+        m->layer[i] = (uint16_t)(m->layer[i] & ~TL_LAYER_WINDOW);
 }

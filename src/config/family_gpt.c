@@ -69,7 +69,7 @@ void tl_config_phi(tl_config_reader *r) {
 
 void tl_config_phi_msft(tl_config_reader *r) {
     tl_model *m = r->model;
-    tl_model_start(m, TL_FAMILY_PHI);
+    tl_model_start(m, TL_FAMILY_PHI_MSFT);
     read_gpt_sizes(r, 24, 2048, 32, 51200);
     if (r->status != TL_OK)
         return;
@@ -220,6 +220,7 @@ static void read_falcon_place(tl_config_reader *r, bool fresh) {
 }
 
 void tl_config_falcon(tl_config_reader *r) {
+    static const char *const of_rotary[] = {"rope_theta", "rope_scaling", "rope_parameters"};
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_FALCON);
     m->layers = tl_config_required(r, "num_hidden_layers", "n_layer", 32, &m->source_layers);
@@ -240,10 +241,11 @@ void tl_config_falcon(tl_config_reader *r) {
     m->activation = tl_config_has(r, "activation") ? tl_config_activation_or(r, "activation", "gelu") : TL_GELU_ERF;
     if (tl_config_flag_or(r, "alibi", false)) {
         m->positions = TL_POSITIONS_ALIBI;
-        tl_config_not_computed(r, "falcon's ALiBi, which is divided by √K with the scores");
-    } else {
+        m->rope_theta = 0;
+        for (int i = 0; i < 3; i++)
+            (void)tl_config_has(r, of_rotary[i]); /* without effect */
+    } else
         tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
-    }
     layer_norm(r, "layer_norm_epsilon", "initializer_range");
     gpt_dropout(r, NULL, "attention_dropout", "hidden_dropout");
     m->tied = tl_config_flag_or(r, "tie_word_embeddings", true);

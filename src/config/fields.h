@@ -51,7 +51,9 @@ typedef struct tl_config_rope {
     double partial;          /* the family's default share */
     double local_theta;      /* of window layers; 0: the same angles in all layers */
     const char *local_key;
-    bool spread; /* "proportional" is built in: the share is of a global head, whose first pairs turn (Gemma 4) */
+    int64_t original; /* longrope's original context where no key says it; 0: the context */
+    bool
+        spread; /* "proportional" of a part is built in: the share is of a global head, whose first pairs turn (Gemma 4) */
 } tl_config_rope;
 void tl_config_read_rope(tl_config_reader *r, const tl_config_rope *how);
 

@@ -136,6 +136,25 @@ static void name_model(const char *path, tl_model *model) {
     tl_quotable(start, n, model->name, sizeof model->name);
 }
 
+/* Angles that the metadata or tensors scale: planned, since no count sees them, and not computed. */
+static void note_angles(const tl_gguf *g, const char *architecture, tl_model *model) {
+    static const char *const tensors[] = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
+    char full[KEY];
+    const tl_gguf_pair *kind = scalar(g, architecture, "rope.scaling.type", full);
+    if (model->not_computed[0] != '\0')
+        return;
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        if (tl_gguf_tensor_find(g, tensors[i])) {
+            snprintf(model->not_computed, sizeof model->not_computed, "angles scaled by a tensor (%s)", tensors[i]);
+            return;
+        }
+    if (kind && kind->text && strcmp(kind->text, "none") != 0) {
+        char quoted[64];
+        snprintf(model->not_computed, sizeof model->not_computed, "angles scaled by rope.scaling.type %s",
+                 tl_quotable(kind->text, strlen(kind->text), quoted, sizeof quoted));
+    }
+}
+
 tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_error *error) {
     char quoted[256], full[KEY];
     const tl_gguf_pair *p = tl_gguf_pair_find(g, "general.architecture");
@@ -179,7 +198,6 @@ tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_
     note(model, "read from GGUF metadata, each key under the name that config.json has for it");
     if (!tl_gguf_pair_find(g, "tokenizer.ggml.tokens") && !scalar(g, architecture, "vocab_size", full))
         note(model, "no vocabulary in the metadata");
-    if (tl_gguf_tensor_find(g, "rope_freqs.weight") && model->not_computed[0] == '\0')
-        snprintf(model->not_computed, sizeof model->not_computed, "angles scaled by a tensor (rope_freqs.weight)");
+    note_angles(g, architecture, model);
     return TL_OK;
 }

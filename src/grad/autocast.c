@@ -85,6 +85,7 @@ static const op_rule rules[] = {
     {"greater", WIDEST},
     {"greater_equal", WIDEST},
     {"grouped_linear", LOW},
+    {"grouped_linear_packed", KEEP},
     {"grouped_outer", KEEP},
     {"grouped_outer_into", KEEP},
     {"grouped_sum", KEEP},

@@ -17,7 +17,7 @@ typedef struct evaluator {
     bool by_rows;           /* rows of their own, not windows of a text */
     int64_t tokens, stride; /* by rows: how many there are */
     int32_t *ids;           /* (batch − 1)·stride + seq + 1 of the text */
-    int32_t *rows[2];       /* inputs and targets, batch × seq */
+    int32_t *rows[3];       /* inputs, targets and positions, batch × seq */
     double *losses;         /* batch × seq */
 } evaluator;
 
@@ -41,6 +41,8 @@ static tl_status read_rows(evaluator *e, int64_t first, int64_t windows, int64_t
     tl_error error = {TL_OK, ""};
     if (e->by_rows) {
         tl_status status = e->row_source(e->source_user, first, windows, e->rows[0], e->rows[1], &error);
+        if (status == TL_OK && e->options->positions)
+            e->options->positions(e->source_user, first, windows, e->rows[0], e->rows[2]);
         return status == TL_OK ? TL_OK : tl_ctx_fail(e->ctx, status, "%s", error.message);
     }
     int64_t from = first * e->stride, count = (windows - 1) * e->stride + length + 1;
@@ -63,6 +65,8 @@ static tl_tensor *token_losses(const evaluator *e, int64_t windows, int64_t leng
     static const tl_loss_options each = {.reduction = TL_LOSS_NONE, .ignores = true, .ignore_index = TL_IGNORE_INDEX};
     tl_ctx *ctx = e->ctx;
     tl_tensor *input = batch_tensor(e, 0, windows, length), *target = batch_tensor(e, 1, windows, length);
+    if (e->by_rows && e->options->positions && tl_net_documents(e->net, batch_tensor(e, 2, windows, length)) != TL_OK)
+        return NULL;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_tensor *logits = tl_net_forward(e->net, input);
     tl_phase_set(ctx, TL_PHASE_LOSS);
@@ -101,6 +105,7 @@ static tl_status run_batch(evaluator *e, int64_t first, int64_t windows, int64_t
         e->options->begin(e->options->user, forward);
     tl_scope_begin(ctx);
     tl_tensor *losses = token_losses(e, windows, length);
+    tl_net_documents(e->net, NULL); /* which cannot fail */
     status = tl_ctx_status(ctx);
     if (status == TL_OK && !meta)
         status = tl_tensor_read(losses, e->losses, (size_t)(windows * length) * sizeof *e->losses);
@@ -171,7 +176,7 @@ static tl_status evaluate(evaluator *e, tl_evaluation *result) {
     size_t ids = ((size_t)((options->batch - 1) * e->stride + options->seq) + 1) * sizeof(int32_t);
     if (!tl_ctx_is_meta(ctx)) {
         e->ids = tl_host_alloc(ctx, ids);
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < (options->positions ? 3 : 2); k++)
             e->rows[k] = tl_host_alloc(ctx, rows * sizeof(int32_t));
         e->losses = tl_host_alloc(ctx, rows * sizeof(double));
     }
@@ -179,7 +184,7 @@ static tl_status evaluate(evaluator *e, tl_evaluation *result) {
     if (status == TL_OK)
         status = run(e, result);
     tl_host_free(ctx, e->ids, ids);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 3; k++)
         tl_host_free(ctx, e->rows[k], rows * sizeof(int32_t));
     tl_host_free(ctx, e->losses, rows * sizeof(double));
     tl_phase_set(ctx, before);

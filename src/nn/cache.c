@@ -43,6 +43,8 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
     tl_dim S = tl_dim_symbol(ctx, "S", options->capacity, "positions kept");
     for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); cache->part && tl_repeat_next(&r);) {
         const tl_attention *a = &net->blocks[r.index].attention;
+        if (net->blocks[r.index].kv_from >= 0)
+            continue;
         tl_module_begin(ctx, "cache", r.index);
         for (int which = 0; which < 2; which++)
             cache->part[2 * r.index + which] =
@@ -74,7 +76,7 @@ int64_t tl_cache_capacity(const tl_cache *cache) { return cache->options.capacit
 int64_t tl_cache_bytes(const tl_cache *cache) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < 2 * cache->net->model.layers; i++)
-        bytes += tl_tensor_storage_bytes(cache->part[i]);
+        bytes += cache->part[i] ? tl_tensor_storage_bytes(cache->part[i]) : 0;
     return bytes;
 }
 
@@ -87,8 +89,16 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
     return TL_OK;
 }
 
+bool tl_cache_holds(const tl_cache *cache, int64_t tokens) {
+    const tl_model *m = &cache->net->model;
+    return m->rope_scaling != TL_ROPE_LONGROPE || cache->length == 0 || cache->length > m->rope_original_context ||
+           tokens <= m->rope_original_context - cache->length;
+}
+
 static tl_tensor *part_of(const tl_cache *cache, int64_t layer, int which) {
-    return layer < 0 || layer >= cache->net->model.layers ? NULL : cache->part[2 * layer + which];
+    if (layer < 0 || layer >= cache->net->model.layers)
+        return NULL;
+    return cache->part[2 * tl_model_kv_source(&cache->net->model, layer) + which];
 }
 
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer) { return part_of(cache, layer, 0); }
@@ -117,9 +127,11 @@ static tl_tensor *extended(tl_net *net, tl_tensor *kept, tl_tensor *x) {
     return tl_cast(tl_slice(written, 2, 0, all, 1), net->dtype);
 }
 
-bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v) {
+bool tl_cache_append(tl_net *net, const tl_block *block, tl_tensor **k, tl_tensor **v) {
     tl_cache *cache = net->cache;
-    int64_t layer = cache->layer++;
+    int64_t layer = block - net->blocks;
+    if (!cache || block->kv_from >= 0)
+        return *k && *v;
     tl_module_begin(net->ctx, "cache", -1);
     *k = extended(net, tl_cache_key(cache, layer), *k);
     *v = extended(net, tl_cache_value(cache, layer), *v);
@@ -141,6 +153,14 @@ static bool fits(tl_cache *cache, const tl_tensor *tokens) {
                            "capacity, or fewer tokens, would work",
                            (long long)cache->length, (long long)o->capacity,
                            (long long)tl_tensor_size(tokens, 1)) == TL_OK;
+    if (!tl_cache_holds(cache, tl_tensor_size(tokens, 1)))
+        return tl_ctx_fail(
+                   ctx, TL_ERR_UNSUPPORTED,
+                   "the cache holds %lld positions turned by longrope's short factors, and %lld more pass the "
+                   "original context %lld, from where the long ones are all positions'; a cache cut to 0 and the "
+                   "whole sequence fed again would work",
+                   (long long)cache->length, (long long)tl_tensor_size(tokens, 1),
+                   (long long)cache->net->model.rope_original_context) == TL_OK;
     return true;
 }
 
@@ -151,7 +171,6 @@ tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens
     bool recording = ctx->recording, training = net->training;
     ctx->recording = net->training = false;
     net->cache = cache;
-    cache->layer = 0;
     cache->last_only = logits == TL_LOGITS_LAST;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_scope_begin(ctx);

@@ -26,6 +26,7 @@ typedef enum choice_index {
     GRADS,
     UPDATE,
     UPDATE_IN_BACKWARD,
+    DOCUMENTS,
     CHOICES
 } choice_index;
 
@@ -52,6 +53,7 @@ static const tl_choice choices_table[CHOICES] = {
                 "The optimizer in one pass, or op by op for each parameter or for all at once"},
     [UPDATE_IN_BACKWARD] = {"update-in-backward", "off|on",
                             "Each parameter is stepped as soon as its gradient is whole"},
+    [DOCUMENTS] = {"documents", "joined|masked", "Packed documents: attention across them, or within each alone"},
 };
 
 int tl_choice_count(void) { return CHOICES; }
@@ -112,6 +114,8 @@ static int get(const tl_choices *c, int index) {
         return c->mean_input;
     case EXPERTS:
         return (int)c->experts;
+    case DOCUMENTS:
+        return c->documents;
     case GRADS:
         return (int)c->grads;
     case UPDATE:
@@ -169,6 +173,9 @@ static void set(tl_choices *c, int index, int place) {
     case EXPERTS:
         c->experts = (tl_experts_code)place;
         c->capacity_factor = 0;
+        break;
+    case DOCUMENTS:
+        c->documents = place != 0;
         break;
     case GRADS:
         c->grads = (tl_grads_code)place;
@@ -354,7 +361,7 @@ static const char *eager_effect(const tl_choices *c, int index) {
 
 static const char *effect(const tl_model *m, const tl_choices *c, int index) {
     bool cruncher = m->family == TL_FAMILY_CRUNCHER;
-    if (cruncher && index < GRADS)
+    if (cruncher && (index < GRADS || index == DOCUMENTS))
         return "it has linear layers alone";
     switch (index) {
     case NORM:
@@ -418,6 +425,7 @@ static bool in_range(const tl_choices *c) {
                                       [MASK_TENSOR] = 1,
                                       [DROPOUT_MASK] = 2,
                                       [EXPERTS] = TL_EXPERTS_CAPACITY,
+                                      [DOCUMENTS] = 1,
                                       [GRADS] = TL_GRADS_F32,
                                       [UPDATE] = TL_UPDATE_FOREACH,
                                       [UPDATE_IN_BACKWARD] = 1};
@@ -437,6 +445,8 @@ tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
         return refuse(net, ATTENTION, choices,
                       m->sinks ? "scaled_dot_product_attention has no sinks; eager or flash would work"
                                : "scaled_dot_product_attention has no softcap; eager or flash would work");
+    if (choices->documents && tl_net_is_chunked(net))
+        return refuse(net, DOCUMENTS, choices, "its layers see chunks of a row, which no document restarts");
     int64_t bytes = tl_dtype_bytes(net->dtype), mask = choices->dropout_mask_bytes;
     bool autocast = net->dtype == TL_F32 && mask == 2; /* what runs in 16 bits keeps masks of 2 bytes */
     if (mask > 1 && mask != bytes && !autocast && has_dropout(m))

@@ -1,6 +1,7 @@
 /* Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1): queries, keys and values are made from vectors of a
  * low rank; of a query and a key the last Kr turn, and that part of the key is one for all heads (equations 9 to 19). Training
  * and cache use full keys and values, as Hugging Face's code does. */
+#include "nn/cache.h"
 #include "nn/names.h"
 
 #include "tensor/ctx.h"
@@ -125,7 +126,7 @@ tl_tensor *tl_apply_latent(tl_net *net, const tl_block *b, tl_tensor *x) {
     tl_enter(net, net->names->attention, -1);
     tl_tensor *q = queries(net, a, x);
     tl_tensor *k = q ? keys(net, a, x, &v) : NULL;
-    tl_tensor *mixed = tl_attend(net, q, k, v, &options);
+    tl_tensor *mixed = k && tl_cache_append(net, b, &k, &v) ? tl_attend(net, q, k, v, &options) : NULL;
     tl_tensor *y = tl_apply_linear(net, net->names->out, mixed, a->out, a->out_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "attention.residual"));
 }

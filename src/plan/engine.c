@@ -212,7 +212,8 @@ static bool holds(const tl_engine_choice *c, const tl_model *model) {
     case TL_OF_ALL:
         return true;
     case TL_OF_NEW_GELU:
-        return family == TL_FAMILY_GPT2 || family == TL_FAMILY_GPTJ || family == TL_FAMILY_PHI;
+        return family == TL_FAMILY_GPT2 || family == TL_FAMILY_GPTJ || family == TL_FAMILY_PHI ||
+               family == TL_FAMILY_PHI_MSFT;
     case TL_OF_OTHERS:
         return family != TL_FAMILY_GPT2;
     }

@@ -58,7 +58,8 @@ static tl_tensor *make_ring(tl_ctx *ctx, const tl_train_options *o) {
     tl_dim A = o->accumulation > 1 ? tl_dim_symbol(ctx, "A", o->accumulation, "micro-batches of a step") : tl_dim_of(1);
     tl_dim B = tl_dim_named(tl_dim_symbol(ctx, "B", o->micro_batch, "micro-batch"), "batch");
     tl_dim T = tl_dim_named(tl_dim_symbol(ctx, "T", o->seq, "sequence length"), "seq");
-    return tl_keep(tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(o->prefetch), A, tl_dim_of(2), B, T), TL_DATA));
+    return tl_keep(tl_empty(
+        ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(o->prefetch), A, tl_dim_of(o->choices.documents ? 3 : 2), B, T), TL_DATA));
 }
 
 /* Buffers in f32 that backward adds into from the first step on (Shoeybi et al. 2019, Megatron-LM's main_grad). A frozen parameter has
@@ -125,11 +126,13 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
     trainer->options.optimizer.update = options->choices.update;
     trainer->scaler.scale = TL_LOSS_SCALE_START;
     trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &options->lora);
-    trainer->options.lora.targets = NULL; /* borrowed until here */
+    trainer->options.lora.targets = trainer->options.lora.trained = NULL; /* borrowed until here */
     if (!trainer->net || make_parts(trainer) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;
     }
+    trainer->options.optimizer.groups = NULL; /* borrowed until here */
+    trainer->options.optimizer.n_groups = 0;
     return trainer;
 }
 
@@ -196,6 +199,8 @@ tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options 
         tl_dim T = tl_dim_named(tl_dim_symbol(ctx, "T", options->seq, "sequence length"), "seq");
         batch->input = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA);
         batch->target = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA);
+        if (options->choices.documents)
+            batch->positions = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA);
     }
     return tl_ctx_status(ctx);
 }
@@ -259,6 +264,17 @@ static tl_status step_leaf(void *user, tl_tensor *parameter) {
     return status;
 }
 
+/* They stay until backward is done, which may run layers again. */
+static tl_status take_documents(tl_trainer *tr, const tl_batch *b, int64_t micro) {
+    const bool masked = tr->options.choices.documents && tl_net_model(tr->net)->family != TL_FAMILY_CRUNCHER;
+    if (masked == (b->positions != NULL))
+        return tl_net_documents(tr->net, b->positions);
+    return tl_ctx_fail(tr->ctx, TL_ERR_ARGUMENT,
+                       masked ? "micro-batch %lld has no positions, and documents are masked (choice documents)"
+                              : "micro-batch %lld has positions, and documents are joined (choice documents)",
+                       (long long)micro + 1);
+}
+
 static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user, int64_t micro, sums *sum) {
     tl_ctx *ctx = tr->ctx;
     tl_batch batch = {0};
@@ -267,6 +283,8 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
     tl_status status =
         source ? source(user, ctx, &tr->options, micro, &batch) : tl_batch_empty(ctx, tr->net, &tr->options, &batch);
     if (status != TL_OK || (status = weigh(tr, &batch, micro, sum, &weight)) != TL_OK)
+        return status;
+    if ((status = take_documents(tr, &batch, micro)) != TL_OK)
         return status;
     uint64_t position = ctx->random_position;
     if (tr->options.autocast)
@@ -393,6 +411,7 @@ static void let_gradients_go(tl_trainer *tr) {
     int count = tl_net_parameters(tr->net, &list);
     tl_tape_clear(tr->ctx);
     tl_net_let_go(tr->net);
+    tl_net_documents(tr->net, NULL); /* which cannot fail */
     bool recording = tr->ctx->recording;
     tr->ctx->recording = false;
     for (int i = 0; i < count; i++) {

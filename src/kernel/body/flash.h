@@ -130,17 +130,19 @@ static REAL N(of_head)(const tl_array *x, int64_t head) {
 }
 
 /* Which of keys [j0, j0 + keys) each row sees; false: all rows see all. */
-static bool N(limits)(N(room) * r, const flash_task *t, int64_t i0, int64_t rows, int64_t j0, int64_t keys) {
+static bool N(limits)(N(room) * r, const flash_task *t, int64_t b, int64_t i0, int64_t rows, int64_t j0, int64_t keys) {
     int64_t low, high, last_low, last_high;
     tl_flash_sees(t->attr, i0, t->S, &low, &high);
     tl_flash_sees(t->attr, i0 + rows - 1, t->S, &last_low, &last_high);
-    if (last_low <= j0 && high >= j0 + keys)
+    if (!t->positions && last_low <= j0 && high >= j0 + keys)
         return false;
     for (int64_t i = 0; i < t->block; i++) {
         r->low[i] = r->high[i] = 0;
         if (i >= rows)
             continue;
         tl_flash_sees(t->attr, i0 + i, t->S, &low, &high);
+        if (t->positions)
+            low = tl_max_i64(low, document_of(t, b, i0 + i));
         r->low[i] = (int32_t)tl_max_i64(0, tl_min_i64(low - j0, keys));
         r->high[i] = (int32_t)tl_max_i64(0, tl_min_i64(high - j0, keys));
     }
@@ -261,7 +263,7 @@ static void N(forward)(void *argument, int64_t task, int thread) {
         int64_t keys = tl_min_i64(block, t->S - j0);
         const REAL *a = N(operand)(r.k, t->kp, k, b, group, j0, keys, t->K, &row, &column);
         N(product)(&r, r.s, block, a, row, column, r.qt, block, keys, rows, t->K, false);
-        bool hidden = N(limits)(&r, t, i0, rows, j0, keys);
+        bool hidden = N(limits)(&r, t, b, i0, rows, j0, keys);
         for (int64_t j = 0; j < keys; j++) {
             N(score)(t, r.s + j * block, NULL, lanes, slope, j0 + j - i0 - t->attr->offset);
             if (hidden)
@@ -293,7 +295,7 @@ static REAL N(dot)(const flash_task *t, REAL *line, const REAL *g, int64_t b, in
 static void N(differentiate)(N(room) * r, const flash_task *t, int64_t head, int64_t i0, int64_t rows, int64_t j0,
                              int64_t keys, REAL slope) {
     const int64_t lanes = (rows + LANES - 1) / LANES * LANES, block = t->block;
-    const bool hidden = N(limits)(r, t, i0, rows, j0, keys), drops = t->attr->dropout.a > 0;
+    const bool hidden = N(limits)(r, t, head / t->H, i0, rows, j0, keys), drops = t->attr->dropout.a > 0;
     const REAL scale = (REAL)t->attr->scale, *most = r->sum;
     REAL cap[64];
     if (drops && (t->wanted & (TL_FLASH_DQ | TL_FLASH_DK)))
