@@ -271,7 +271,7 @@ const char *tl_document_text(const tl_cli *cli, const char *path, double value, 
         snprintf(text, TL_TEXT, "%.1f %%", 100 * value);
     else if (size < 1e5 && size == floor(size))
         snprintf(text, TL_TEXT, "%.0f", value);
-    else if (size >= 1e5)
+    else if (size >= 1e4)
         snprintf(text, TL_TEXT, "%s%.50s", sign, tl_text_count(size, plain));
     else
         snprintf(text, TL_TEXT, "%.4g", value);

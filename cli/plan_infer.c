@@ -326,8 +326,11 @@ static void out_suggestions(const serving *s) {
     }
     tl_out(s->cli, "\n%s\n",
            s->list[0].fits ? "makes it fit (each one planned):" : "helps, and is not enough (each one planned):");
+    size_t wide = 0;
     for (int i = 0; i < s->n_list; i++)
-        tl_out(s->cli, "%-2d %-36s %9s  %-8s  %s\n", i + 1, s->list[i].change,
+        wide = strlen(s->list[i].change) > wide ? strlen(s->list[i].change) : wide;
+    for (int i = 0; i < s->n_list; i++)
+        tl_out(s->cli, "%-2d %-*s %9s  %-8s  %s\n", i + 1, (int)wide, s->list[i].change,
                tl_text_bytes((double)s->list[i].bytes, s->cli->units, bytes), s->list[i].fits ? "fits" : "too much",
                s->list[i].effect);
     tl_out(s->cli, "\n");

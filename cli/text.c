@@ -2,6 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "verb.h"
 
@@ -14,14 +16,47 @@ int tl_text_control(const char *text) {
 }
 
 /* Arguments come from anyone: what would move the cursor or ring the bell is shown as \xNN. */
-static void put_safely(FILE *file, const char *text) {
-    while (*text) {
+static void put_safely(FILE *file, const char *text, size_t length) {
+    for (const char *end = text + length; text < end;) {
         int control = tl_text_control(text);
         text += control ? control : 1;
         if (control)
             fprintf(file, "\\x%02x", (unsigned char)text[-1]);
         else
             fputc(text[-1], file);
+    }
+}
+
+/* Columns to keep to on stderr: a terminal's, so that it breaks no word; 0 into a file, where a message is one line. */
+static int columns_to_keep(void) {
+    struct winsize size;
+    if (isatty(STDERR_FILENO) != 1 || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40)
+        return 0;
+    return size.ws_col;
+}
+
+static int columns_of(const char *text, size_t length) {
+    int n = 0;
+    for (size_t i = 0; i < length; i++)
+        n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Word by word from `column` on, later lines two in. */
+static void put_words(const char *text, int column, int width) {
+    while (*text) {
+        size_t blanks = strspn(text, " "), length = strcspn(text + blanks, " ");
+        int wide = columns_of(text + blanks, length);
+        if (width && column > 2 && column + (int)blanks + wide >= width) {
+            fputs("\n  ", stderr);
+            column = 2;
+        } else {
+            fprintf(stderr, "%*s", (int)blanks, "");
+            column += (int)blanks;
+        }
+        put_safely(stderr, text + blanks, length);
+        column += wide;
+        text += blanks + length;
     }
 }
 
@@ -33,8 +68,8 @@ static void say(const tl_cli *cli, const char *format, va_list args) {
             snprintf(cli->capture->said, sizeof cli->capture->said, "%.1000s", text);
         return;
     }
-    fprintf(stderr, "%s%s%s: ", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
-    put_safely(stderr, text);
+    int column = fprintf(stderr, "%s%s%s: ", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
+    put_words(text, column, strchr(text, '\n') ? 0 : columns_to_keep()); /* a drawing keeps its lines */
     fputc('\n', stderr);
 }
 
