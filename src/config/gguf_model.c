@@ -180,6 +180,9 @@ tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_
                           (long long)vocabulary(g, architecture),
                           tl_gguf_tensor_find(g, "output.weight") ? "false" : "true");
     tl_status status = put_keys(g, quoted, architecture, architectures[which].keys, text, &at, error);
+    if (status == TL_OK && architectures[which].keys == llama_keys &&
+        !scalar(g, architecture, "attention.head_count_kv", full))
+        at += (size_t)snprintf(text + at, TEXT - at, ", \"num_key_value_heads\": null"); /* as many as heads */
     if (status == TL_OK && mixture) {
         const tl_gguf_pair *used = scalar(g, architecture, "expert_used_count", full);
         at += (size_t)snprintf(text + at, TEXT - at, ", \"num_local_experts\": %lld", (long long)p->integer[0]);

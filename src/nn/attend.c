@@ -45,13 +45,6 @@ static tl_tensor *alibi(tl_ctx *ctx, const tl_attend_options *o, const tl_tensor
     return o->slopes_scaled ? tl_scale(bias, scale, 0) : bias;
 }
 
-/* The slopes alone, for flash attention, which makes slope·j itself, in f32: not rounded as Falcon's is. */
-static tl_tensor *flash_slopes(const tl_attend_options *o, double scale) {
-    if (!o->slopes || !o->slopes_scaled)
-        return o->slopes;
-    return tl_scale(tl_cast(tl_cast(o->slopes, TL_BF16), TL_F32), scale, 0);
-}
-
 static tl_mask_options seen_by(const tl_net *net, const tl_attend_options *o, int64_t past, int64_t columns,
                                double scale) {
     bool limited = o->window > 0 && o->window < columns;
@@ -273,10 +266,9 @@ static tl_status flash_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
                               .dropout = net->training ? net->model.dropout_attention : 0,
                               .dropout_name = "attention",
                               .sinks = o->sinks,
-                              .slopes = flash_slopes(o, scale_of(core, in[0])),
+                              .slopes = o->slopes,
+                              .slopes_scaled = o->slopes_scaled,
                               .positions = net->positions};
-    if (o->slopes && !flash.slopes)
-        return tl_ctx_status(ctx);
     tl_module_begin(ctx, "flash", -1);
     out[0] = tl_flash_attention(in[0], in[1], in[2], &flash);
     tl_module_end(ctx);
