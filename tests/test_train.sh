@@ -68,6 +68,32 @@ run ledger "$work/a" --by colour
 [ $? -eq 2 ]
 said 'no such table: exit 2' $?
 
+# ---- what is wrong with a value is said of whoever gave it ----
+cp -r "$work/a" "$work/edited"
+for wrong in steps=zero micro-batch=0 lr=fast schedule=steps precision=fp7 recompute=some choice=norm sampler=x groups=x; do
+    name=${wrong%%=*}
+    sed "s|\"$name\": \"[^\"]*\"|\"$name\": \"${wrong#*=}\"|" "$work/a/run.json" >"$work/edited/run.json"
+    run train --out "$work/edited" --resume
+    code=$?
+    tr -s '\n ' '  ' <"$work/err" >"$work/flat"
+    if [ "$name" = sampler ]; then # of token files: sums have none, and what they do not use is not looked at
+        [ $code -eq 0 ]
+        said 'what a task does not use is not looked at' $?
+        continue
+    fi
+    [ $code -eq 1 ] && grep -q 'run.json' "$work/flat" && ! grep -q -- "--$name" "$work/flat"
+    said "a run.json with $wrong is named, and no option" $?
+    printf '{"task": "sums", "%s": "%s"}' "$name" "${wrong#*=}" >"$work/wrong.json"
+    run train "$work/wrong.json" --dry-run
+    code=$?
+    tr -s '\n ' '  ' <"$work/err" >"$work/flat"
+    [ $code -eq 1 ] && grep -q 'wrong.json' "$work/flat" && ! grep -q -- "--$name" "$work/flat"
+    said "so is a task's file with $wrong" $?
+    run train sums --dry-run "--$name" "${wrong#*=}"
+    [ $? -eq 2 ] && grep -q -- "--$name" "$work/err"
+    said "an option --$name ${wrong#*=} is an option" $?
+done
+
 # ---- five and five are ten, bit for bit ----
 # shellcheck disable=SC2086
 run train sums --out "$work/ten" $small --steps 10
