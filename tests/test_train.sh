@@ -117,6 +117,14 @@ said 'loading that held something else: exit 3' $?
 run train sums --out "$work/threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 --threads 2
 cmp -s "$work/ten/checkpoints/latest" "$work/threads/checkpoints/latest"
 said 'the same bits on two threads' $?
+# FAULTS, "Reproducibility": 1, 2, 3 and 8 threads, and variables by which a BLAS pool would take another number.
+for threads in 3 8; do
+    OMP_NUM_THREADS=5 OPENBLAS_NUM_THREADS=7 MKL_NUM_THREADS=3 BLIS_NUM_THREADS=4 OMP_DYNAMIC=true "$TALLY" train sums \
+        --out "$work/threads$threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 \
+        --threads $threads >"$work/out" 2>"$work/err"
+    cmp -s "$work/ten/checkpoints/latest" "$work/threads$threads/checkpoints/latest"
+    said "and on $threads, whatever OMP_NUM_THREADS says" $?
+done
 run train sums --out "$work/five" --resume --lr 1
 [ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
 said 'a resumed run keeps its settings' $?
