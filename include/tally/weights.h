@@ -55,7 +55,10 @@ void tl_weights_close(tl_weights_files *files); /* NULL allowed */
 int64_t tl_weights_file_count(const tl_weights_files *files);
 const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t index);
 const char *tl_weights_file_name(const tl_weights_files *files, int64_t index); /* NULL: there is no index */
-const char *tl_weights_files_note(const tl_weights_files *files);               /* strays, by name; "" for none */
+/* Whether a tensor that file `index` holds is one of the model's: the index, where there is one, says that it lies there. */
+bool tl_weights_file_counts(const tl_weights_files *files, int64_t index, const char *name);
+/* Strays by name, and a total in the index that is not its tensors'; "" for none. */
+const char *tl_weights_files_note(const tl_weights_files *files);
 
 /* Whether a tensor of that name scales another ("….weight_scale_inv"): its format is not the weights'. */
 bool tl_weights_is_scale(const char *name);
