@@ -228,6 +228,10 @@ tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis,
 tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;
 tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_error *error) TL_MUST_CHECK;
 
+/* "its tensors hold 74,496 values, not these 74,240": where the file that described the model (GGUF) holds more or fewer than
+ * that model has parameters. False: it does not, or it came without tensors. */
+bool tl_plan_file_differs(const tl_model *model, const tl_parameter_count *count, char text[160]);
+
 /* Bytes of device memory: label, the memory itself, and what is left beside the engine's device context and workspaces (NULL:
  * tally's). 0 where unknown. */
 void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, const struct tl_engine *engine,

@@ -50,9 +50,9 @@ static void read_query_scale(tl_config_reader *r) {
         r->model->query_scale = 1 / __builtin_sqrt(scalar);
 }
 
-/* Every `pattern`-th layer sees all, the others a window. */
+/* Every `pattern`-th layer sees all, the others a window. 0 is what a key that could not be read gives: an error by now. */
 static void every_but(tl_model *m, int64_t pattern, unsigned bits) {
-    for (int64_t i = 0; i < m->layers; i++)
+    for (int64_t i = 0; pattern > 0 && i < m->layers; i++)
         if ((i + 1) % pattern != 0)
             tl_config_mark(m, i, bits);
 }

@@ -142,8 +142,22 @@ static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan 
                      tl_lora_base_name(lora->base));
 }
 
+bool tl_plan_file_differs(const tl_model *model, const tl_parameter_count *count, char text[160]) {
+    if (!model->file_values || model->file_values == count->unique)
+        return false;
+    snprintf(text, 160,
+             "the file's tensors hold %lld values, the model its metadata describes %lld: %s, and only the latter is "
+             "counted",
+             (long long)model->file_values, (long long)count->unique,
+             model->file_values > count->unique ? "more than that model has" : "some are missing");
+    return true;
+}
+
 void tl_plan_notes(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
+    char differs[160];
+    if (!o->lora.rank && tl_plan_file_differs(&o->model, &p->parameters, differs))
+        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", differs);
     if (o->devices.note)
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->devices.note);
     for (int i = 0; i < o->model.n_assumed; i++)
