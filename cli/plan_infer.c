@@ -166,10 +166,11 @@ static void bounds(serving *s) {
         tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded%s",
                      s->options.model.experts > 0 ? "; experts stay bf16" : "");
     if (s->options.base.base != TL_LORA_PLAIN)
-        tl_notes_add(
-            &s->request.defaults,
-            "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases%s and the head stay bf16",
-            weights_name(s), s->options.model.experts > 0 ? ", experts, which are no linear layers here," : "");
+        tl_notes_add(&s->request.defaults,
+                     "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases%s and the head "
+                     "stay bf16",
+                     weights_name(s),
+                     s->options.model.experts > 0 ? ", experts, which are no linear layers here," : "");
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
 }
 
@@ -438,8 +439,8 @@ static int print_page(const serving *s) {
                 tl_text_bytes((double)s->by_dtype[NF4], cli->units, d));
     tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each%s%s%s",
                 tl_text_bytes((double)p->cache_bytes, cli->units, a), (long long)s->options.capacity,
-                tl_dtype_name(s->options.cache_dtype),
-                tl_text_bytes((double)p->position_bytes, cli->units, b), p->window_bytes ? "; layers that see a window hold " : "",
+                tl_dtype_name(s->options.cache_dtype), tl_text_bytes((double)p->position_bytes, cli->units, b),
+                p->window_bytes ? "; layers that see a window hold " : "",
                 p->window_bytes ? tl_text_bytes((double)p->window_bytes, cli->units, c) : "",
                 p->window_bytes ? " of it, however many there are" : "");
     snprintf(what, sizeof what, "%lld tokens at once", (long long)s->options.prompt_tokens);

@@ -35,7 +35,8 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options);
 void tl_cache_free(tl_cache *cache);
 int64_t tl_cache_length(const tl_cache *cache); /* positions seen */
 int64_t tl_cache_capacity(const tl_cache *cache);
-int64_t tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike and see all */
+int64_t
+tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike and see all */
 /* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context; fewer than a layer with a
  * window has let go: TL_ERR_UNSUPPORTED. */
 tl_status tl_cache_truncate(tl_cache *cache, int64_t length);

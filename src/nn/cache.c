@@ -54,8 +54,8 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
             cache->part[2 * r.index] =
                 tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, tl_dim_of(1), S, latent), TL_CACHE));
         for (int which = 0; which < 2 && !a->kv_down; which++)
-            cache->part[2 * r.index + which] =
-                tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, held, which == 0 ? a->K : a->L), TL_CACHE));
+            cache->part[2 * r.index + which] = tl_keep(
+                tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, held, which == 0 ? a->K : a->L), TL_CACHE));
         tl_module_end(ctx);
     }
     tl_scope_end(ctx);
@@ -94,10 +94,11 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
                            (long long)cache->length, (long long)length, (long long)cache->length);
     for (int64_t i = 0; i < 2 * cache->net->model.layers && length > 0 && length < cache->length; i++)
         if (cache->part[i] && tl_tensor_size(cache->part[i], 2) < cache->length)
-            return tl_ctx_fail(cache->net->ctx, TL_ERR_UNSUPPORTED,
-                               "the cache holds %lld positions, of which layers that see a window of %lld have let the first "
-                               "go: it cannot be cut to %lld; 0 would work",
-                               (long long)cache->length, (long long)tl_tensor_size(cache->part[i], 2), (long long)length);
+            return tl_ctx_fail(
+                cache->net->ctx, TL_ERR_UNSUPPORTED,
+                "the cache holds %lld positions, of which layers that see a window of %lld have let the first "
+                "go: it cannot be cut to %lld; 0 would work",
+                (long long)cache->length, (long long)tl_tensor_size(cache->part[i], 2), (long long)length);
     cache->length = length;
     return TL_OK;
 }
