@@ -217,7 +217,7 @@ static void agrees_with_the_facts_given(void **state) {
                      {TL_RATE_FP8, 11}, {TL_RATE_FP4, 12}, {TL_RATE_INT8, 13}};
         bool halves_fp16 =
             strncmp(field[0], "RTX-", 4) == 0; /* some list fp16 with fp16 accumulation, twice what trains */
-        for (size_t i = 0; i < COUNT(rates); i++) {
+        for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
             double want = strtod(field[rates[i].field], NULL) * 1e12, have = found->rate[rates[i].rate];
             if (rates[i].rate == TL_RATE_FP16 && halves_fp16)
                 want = have > want * 0.75 ? want : strtod(field[9], NULL) * 1e12;
