@@ -82,7 +82,8 @@ static int check_inputs(reading *r) {
     if (!r->has_model && cli->own[OWN_STEP] && !tl_given(cli, TL_OPTION_SEQ))
         return tl_usage(cli, "a step's tokens are --global-batch times --seq: give --seq");
     if (cli->own[OWN_STEP] && !tl_given(cli, TL_OPTION_GLOBAL_BATCH))
-        return tl_usage(cli, "--step-seconds is of a step of --global-batch sequences: give that, accumulation included");
+        return tl_usage(cli,
+                        "--step-seconds is of a step of --global-batch sequences: give that, accumulation included");
     return refuse_idle(r);
 }
 
@@ -203,14 +204,15 @@ static void suspect(reading *r) {
     const tl_accelerator *acc = o->devices.accelerator;
     const double sparse = acc ? r->dense * acc->sparse_factor : 0;
     if (r->mfu > 1)
-        tl_notes_add(&r->wrong, "an MFU of %s cannot be: the speed, the devices, the precision or the peak is not this run's",
+        tl_notes_add(&r->wrong,
+                     "an MFU of %s cannot be: the speed, the devices, the precision or the peak is not this run's",
                      share(r->mfu, a));
     if (o->peak > 0 && sparse > 0 && o->peak > sparse * 0.99 && o->peak < sparse * 1.01)
-        tl_notes_add(&r->wrong, "the peak is the 2:4-sparse figure: by the dense %.4g TFLOP/s MFU is %s", r->dense / 1e12,
-                     share(r->mfu * r->peak / r->dense, a));
+        tl_notes_add(&r->wrong, "the peak is the 2:4-sparse figure: by the dense %.4g TFLOP/s MFU is %s",
+                     r->dense / 1e12, share(r->mfu * r->peak / r->dense, a));
     else if (o->peak > 0 && r->dense > 0 && (o->peak > r->dense * 1.01 || o->peak < r->dense * 0.99))
-        tl_notes_add(&r->wrong, "the peak is not %s's dense %.4g TFLOP/s, by which MFU is %s", r->device, r->dense / 1e12,
-                     share(r->mfu * r->peak / r->dense, a));
+        tl_notes_add(&r->wrong, "the peak is not %s's dense %.4g TFLOP/s, by which MFU is %s", r->device,
+                     r->dense / 1e12, share(r->mfu * r->peak / r->dense, a));
     else if (o->peak <= 0 && sparse > 0)
         tl_notes_add(&r->wrong, "a tool that takes the 2:4-sparse figure, %.4g TFLOP/s, as the peak says %s",
                      sparse / 1e12, share(r->mfu * r->peak / sparse, a));
@@ -224,7 +226,8 @@ static void suspect(reading *r) {
         tl_notes_add(&r->wrong, "HFU counts %s: as an MFU it is too high",
                      r->plan.again_per_step > 0 ? "what backward computes again"
                                                 : "the masked half, which this attention computes and throws away");
-    tl_notes_add(&r->left_out, r->has_plan ? "arithmetic outside matrix products" : "HFU: what is recomputed is a model's");
+    tl_notes_add(&r->left_out,
+                 r->has_plan ? "arithmetic outside matrix products" : "HFU: what is recomputed is a model's");
     if (!r->has_plan && r->speed > 0)
         tl_notes_add(&r->left_out, "attention over the sequence: 6·P has none");
 }
@@ -337,7 +340,8 @@ static void print_page(const reading *r) {
     else
         tl_out_item(cli, "MFU", "= FLOP/s of a device / peak\n= %.5ge12 / %.5ge12 = %s", r->achieved / 1e12,
                     r->peak / 1e12, a);
-    tl_out_item(cli, "peak", "%s: %.*s", rate, (int)strcspn(r->source, ";"), r->source); /* the vendor's own comes first */
+    tl_out_item(cli, "peak", "%s: %.*s", rate, (int)strcspn(r->source, ";"),
+                r->source); /* the vendor's own comes first */
     if (r->speed > 0)
         tl_out_item(cli, "achieved", "%s a device", tl_text_rate(r->achieved, b));
     if (r->has_plan) {
@@ -391,8 +395,8 @@ const tl_verb tl_verb_mfu = {
                "  tally mfu gpt2 -g 8xA100-80G --step-seconds 0.3 --global-batch 512\n"
                "  tally mfu --params 7B -g 64xA100-80G --tokens-per-second 200K\n"
                "  tally mfu --achieved 420e12 -g H100",
-    .takes = TL_TAKES(GPUS) | TL_TAKES(SEQ) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PARAMS) |
-             TL_TAKES(PRECISION) | TL_TAKES(ATTENTION) | TL_TAKES(RECOMPUTE) | TL_TAKES(FLOPS) | TL_TAKES(PEAK),
+    .takes = TL_TAKES(GPUS) | TL_TAKES(SEQ) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(PARAMS) | TL_TAKES(PRECISION) |
+             TL_TAKES(ATTENTION) | TL_TAKES(RECOMPUTE) | TL_TAKES(FLOPS) | TL_TAKES(PEAK),
     .own = own_options,
     .min_arguments = 0,
     .max_arguments = 1,

@@ -88,9 +88,10 @@ static int read_params(const tl_cli *cli, tl_time *t) {
         tl_notes_add(&t->assumptions, "every parameter of %s is counted, embeddings included", model.name);
     } else {
         char active[TL_TEXT], all[TL_TEXT];
-        tl_notes_add(&t->assumptions,
-                     "P: the %s parameters of %s that a token passes, embeddings included; its %s are a mixture of experts",
-                     tl_text_grouped(t->active, active), model.name, tl_text_grouped(t->params, all));
+        tl_notes_add(
+            &t->assumptions,
+            "P: the %s parameters of %s that a token passes, embeddings included; its %s are a mixture of experts",
+            tl_text_grouped(t->active, active), model.name, tl_text_grouped(t->params, all));
     }
     return TL_EXIT_OK;
 }

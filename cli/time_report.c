@@ -358,8 +358,9 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
         tl_json *json = tl_cli_json_open(cli);
         if (json) {
             tl_grid_json_row(grid, 0, json);
-            tl_json_put_string(json, "formula", t->active == t->params ? "6·P·tokens = time·devices·peak·MFU"
-                                                          : "6·P·tokens = time·devices·peak·MFU, P: parameters_active");
+            tl_json_put_string(json, "formula",
+                               t->active == t->params ? "6·P·tokens = time·devices·peak·MFU"
+                                                      : "6·P·tokens = time·devices·peak·MFU, P: parameters_active");
             tl_notes_json(json, "assumptions", &t->assumptions);
             tl_notes_json(json, "leaves_out", left_out);
             status = tl_cli_json_close(cli, json);

@@ -6,10 +6,10 @@
 /* In the order help shows them. */
 static const tl_verb *const verbs[] = {
     /* clang-format off: one a line */
-    &tl_verb_time,   &tl_verb_op,         &tl_verb_fit,     &tl_verb_plan,  &tl_verb_sweep,   &tl_verb_explain,
-    &tl_verb_diff,   &tl_verb_check,      &tl_verb_machine, &tl_verb_train, &tl_verb_eval,    &tl_verb_sample,
-    &tl_verb_ledger, &tl_verb_mfu, &tl_verb_export,     &tl_verb_models,  &tl_verb_gpus,  &tl_verb_inspect, &tl_verb_data,
-    &tl_verb_runs,   &tl_verb_completion, &tl_verb_version, &tl_verb_help,
+    &tl_verb_time,   &tl_verb_op,    &tl_verb_fit,        &tl_verb_plan,    &tl_verb_sweep, &tl_verb_explain,
+    &tl_verb_diff,   &tl_verb_check, &tl_verb_machine,    &tl_verb_train,   &tl_verb_eval,  &tl_verb_sample,
+    &tl_verb_ledger, &tl_verb_mfu,   &tl_verb_export,     &tl_verb_models,  &tl_verb_gpus,  &tl_verb_inspect,
+    &tl_verb_data,   &tl_verb_runs,  &tl_verb_completion, &tl_verb_version, &tl_verb_help,
     /* clang-format on */
 };
 

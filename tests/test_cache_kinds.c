@@ -184,7 +184,8 @@ static void check_planned(tl_infer_options o) {
         fail_msg("%s: %s", o.model.name, error.message);
     watched w = {.i = instrument_new(NULL), .forward = -1};
     tl_allocator allocator = instrument_allocator(w.i);
-    tl_ctx_options c = {.kernels = instrument_kernels(w.i, tl_kernels_portable()), .allocator = &allocator, .threads = 1};
+    tl_ctx_options c = {
+        .kernels = instrument_kernels(w.i, tl_kernels_portable()), .allocator = &allocator, .threads = 1};
     tl_ctx *ctx = tl_ctx_new(&c, &error);
     tl_net *net = tl_net_new_lora(ctx, &o.model, o.dtype, NULL, &o.base);
     assert_non_null(net);
