@@ -26,6 +26,13 @@ typedef enum choice_index {
     GRADS,
     UPDATE,
     UPDATE_IN_BACKWARD,
+    GRADS_APART,
+    HOLD_LOGITS,
+    OFFLOAD,
+    ADAPTERS,
+    BASE_HEAD,
+    BASE_BY_F16,
+    BASE_INPUT,
     CHOICES
 } choice_index;
 
@@ -52,6 +59,13 @@ static const tl_choice choices_table[CHOICES] = {
                 "The optimizer in one pass, or op by op for each parameter or for all at once"},
     [UPDATE_IN_BACKWARD] = {"update-in-backward", "off|on",
                             "Each parameter is stepped as soon as its gradient is whole"},
+    [GRADS_APART] = {"grads-apart", "off|on", "A gradient is made as a tensor before it is added to what is there"},
+    [HOLD_LOGITS] = {"hold-logits", "off|on", "The loss's f32 logits live until the next forward"},
+    [OFFLOAD] = {"offload", "off|on", "Inputs of recomputed layers wait in the host's memory"},
+    [ADAPTERS] = {"adapters", "run|f32", "Adapters in the run's format, or in f32"},
+    [BASE_HEAD] = {"base-head", "off|on", "A quantised base: the output projection too"},
+    [BASE_BY_F16] = {"base-by-f16", "off|on", "NF4 weights are written out in f16 and cast"},
+    [BASE_INPUT] = {"base-input", "off|on", "Products with a quantised weight keep their input (bitsandbytes)"},
 };
 
 int tl_choice_count(void) { return CHOICES; }
@@ -116,8 +130,22 @@ static int get(const tl_choices *c, int index) {
         return (int)c->grads;
     case UPDATE:
         return (int)c->update;
-    default:
+    case UPDATE_IN_BACKWARD:
         return c->update_in_backward;
+    case GRADS_APART:
+        return c->grads_apart;
+    case HOLD_LOGITS:
+        return c->hold_logits;
+    case OFFLOAD:
+        return c->offload;
+    case ADAPTERS:
+        return c->adapters_f32;
+    case BASE_HEAD:
+        return c->base_head;
+    case BASE_BY_F16:
+        return c->base_by_f16;
+    default:
+        return c->base_keeps_input;
     }
 }
 
@@ -176,8 +204,29 @@ static void set(tl_choices *c, int index, int place) {
     case UPDATE:
         c->update = (tl_update_code)place;
         break;
-    default:
+    case UPDATE_IN_BACKWARD:
         c->update_in_backward = place != 0;
+        break;
+    case GRADS_APART:
+        c->grads_apart = place != 0;
+        break;
+    case HOLD_LOGITS:
+        c->hold_logits = place != 0;
+        break;
+    case OFFLOAD:
+        c->offload = place != 0;
+        break;
+    case ADAPTERS:
+        c->adapters_f32 = place != 0;
+        break;
+    case BASE_HEAD:
+        c->base_head = place != 0;
+        break;
+    case BASE_BY_F16:
+        c->base_by_f16 = place != 0;
+        break;
+    default:
+        c->base_keeps_input = place != 0;
         break;
     }
 }
@@ -385,6 +434,12 @@ static const char *effect(const tl_model *m, const tl_choices *c, int index) {
         return has_dropout(m) ? NULL : "it has no dropout";
     case EXPERTS:
         return m->experts > 0 ? NULL : "it has no experts";
+    case HOLD_LOGITS:
+        return c->loss == TL_LOSS_FULL_FP32 || c->loss == TL_LOSS_LOG_SOFTMAX || c->loss == TL_LOSS_CHUNKS_FP32
+                   ? NULL
+                   : "its loss is one op on the logits (loss full-fp32, log-softmax or chunks-fp32 would have a variable)";
+    case BASE_HEAD:
+        return m->tied ? "its head is its token table, which is not quantised" : NULL;
     default:
         return NULL;
     }
@@ -420,7 +475,14 @@ static bool in_range(const tl_choices *c) {
                                       [EXPERTS] = TL_EXPERTS_CAPACITY,
                                       [GRADS] = TL_GRADS_F32,
                                       [UPDATE] = TL_UPDATE_FOREACH,
-                                      [UPDATE_IN_BACKWARD] = 1};
+                                      [UPDATE_IN_BACKWARD] = 1,
+                                      [GRADS_APART] = 1,
+                                      [HOLD_LOGITS] = 1,
+                                      [OFFLOAD] = 1,
+                                      [ADAPTERS] = 1,
+                                      [BASE_HEAD] = 1,
+                                      [BASE_BY_F16] = 1,
+                                      [BASE_INPUT] = 1};
     for (int i = 0; i < CHOICES; i++)
         if (get(c, i) < 0 || get(c, i) > last[i])
             return false;

@@ -71,7 +71,7 @@ tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *functio
         return function(net, call.block, x);
     tl_tensor *y = NULL;
     bool before = net->ctx->offload;
-    net->ctx->offload = net->offload;
+    net->ctx->offload = net->choices.offload;
     tl_checkpoint(net->ctx, block_region, &call, sizeof call, &x, 1, &y, 1);
     net->ctx->offload = before;
     return y;
