@@ -85,6 +85,8 @@ typedef struct tl_choices {
     tl_softmax_code softmax; /* of eager */
     bool softmax_fp32;       /* eager: 16-bit scores cast to f32, softmax, cast back (Hugging Face) */
     bool mask_tensor;        /* eager: an additive mask [B,1,T,T] is a tensor; else the softmax op knows causality */
+    bool clamp_scores; /* eager with mask_tensor: the larger of masked scores and the format's lowest number, which keeps them
+                          (Hugging Face's Llama until June 2023) */
     int dropout_mask_bytes; /* an element: 1 (also 0), or 2 or 4 where a framework keeps the mask in the run's format */
     bool
         mean_input; /* norms composed: the mean keeps x² to ask for its size later, as PyTorch did (1.13) and no longer does */

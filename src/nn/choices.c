@@ -20,6 +20,7 @@ typedef enum choice_index {
     SOFTMAX,
     SOFTMAX_FP32,
     MASK_TENSOR,
+    CLAMP_SCORES,
     DROPOUT_MASK,
     MEAN_INPUT,
     EXPERTS,
@@ -51,6 +52,7 @@ static const tl_choice choices_table[CHOICES] = {
     [SOFTMAX] = {"softmax", "fused|composed", "Eager: softmax as one op, or operation by operation"},
     [SOFTMAX_FP32] = {"softmax-fp32", "off|on", "Eager: softmax of 16-bit scores in f32, and back"},
     [MASK_TENSOR] = {"mask-tensor", "off|on", "Eager: the causal mask is a tensor that is added"},
+    [CLAMP_SCORES] = {"clamp-scores", "off|on", "Eager: masked scores are kept by a largest with the lowest number"},
     [DROPOUT_MASK] = {"dropout-mask", "1|2|4", "Bytes an element of a dropout's mask"},
     [MEAN_INPUT] = {"mean-input", "off|on", "Composed norms: the mean keeps its input (PyTorch 1.13)"},
     [EXPERTS] = {"experts", "dropless|capacity[:F]", "Experts take all their tokens, or F times an even share"},
@@ -120,6 +122,8 @@ static int get(const tl_choices *c, int index) {
         return c->softmax_fp32;
     case MASK_TENSOR:
         return c->mask_tensor;
+    case CLAMP_SCORES:
+        return c->clamp_scores;
     case DROPOUT_MASK:
         return c->dropout_mask_bytes == 4 ? 2 : c->dropout_mask_bytes == 2;
     case MEAN_INPUT:
@@ -187,6 +191,9 @@ static void set(tl_choices *c, int index, int place) {
         break;
     case MASK_TENSOR:
         c->mask_tensor = place != 0;
+        break;
+    case CLAMP_SCORES:
+        c->clamp_scores = place != 0;
         break;
     case DROPOUT_MASK:
         c->dropout_mask_bytes = place == 0 ? 0 : 1 << place;
@@ -430,6 +437,9 @@ static const char *effect(const tl_model *m, const tl_choices *c, int index) {
     case SOFTMAX_FP32:
     case MASK_TENSOR:
         return eager_effect(c, index);
+    case CLAMP_SCORES:
+        return c->attention == TL_ATTENTION_EAGER && !c->mask_tensor ? "no mask is added to its scores (mask-tensor on)"
+                                                                      : eager_effect(c, index);
     case DROPOUT_MASK:
         return has_dropout(m) ? NULL : "it has no dropout";
     case EXPERTS:
@@ -471,6 +481,7 @@ static bool in_range(const tl_choices *c) {
                                       [SOFTMAX_FP32] = 1,
                                       [MEAN_INPUT] = 1,
                                       [MASK_TENSOR] = 1,
+                                      [CLAMP_SCORES] = 1,
                                       [DROPOUT_MASK] = 2,
                                       [EXPERTS] = TL_EXPERTS_CAPACITY,
                                       [GRADS] = TL_GRADS_F32,
