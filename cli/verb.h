@@ -63,6 +63,7 @@ typedef enum tl_option {
     TL_OPTION_LORA_ALPHA,
     TL_OPTION_LORA_DROPOUT,
     TL_OPTION_LORA_TARGETS,
+    TL_OPTION_LORA_TRAIN,
     TL_OPTION_LORA_BASE,
     TL_OPTION_INFER,
     TL_OPTION_MFU,
@@ -80,7 +81,7 @@ typedef enum tl_option {
 /* Finetuning with adapters (tally/lora.h). */
 #define TL_TAKES_LORA                                                                                                  \
     (TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |       \
-     TL_TAKES(LORA_BASE))
+     TL_TAKES(LORA_TRAIN) | TL_TAKES(LORA_BASE))
 
 /* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision; recompute:
  * tl_recompute_kind, every:K leaves K in .size). */

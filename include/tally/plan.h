@@ -37,10 +37,6 @@ typedef struct tl_plan_options {
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
     tl_choices choices; /* tally/choices.h; what changes nothing for the model is said among the assumptions */
-    bool
-        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
-    bool offload;         /* tl_net_offload; without recompute full or every:K it changes nothing */
-    bool hold_logits;     /* tl_train_options */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     /* tally/engine.h: what is held beside tensors, and whose choices those are; NULL: tally */
     const struct tl_engine *engine;

@@ -151,6 +151,14 @@ static tl_tensor *composed_softmax(tl_tensor *x) {
     return y;
 }
 
+/* torch.max(scores, finfo.min): keeps the scores. Takes them. */
+static tl_tensor *clamped(tl_ctx *ctx, tl_tensor *scores) {
+    tl_dtype dtype = scores ? tl_tensor_dtype(scores) : TL_F32;
+    double lowest = dtype == TL_F16 ? -65504.0 : dtype == TL_BF16 ? -0x1.FEp127 : -0x1.FFFFFEp127;
+    tl_tensor *one = tl_empty(ctx, dtype, TL_SHAPE(ctx, tl_dim_of(1)), TL_WORK);
+    return let_go(scores, tl_maximum(scores, one ? tl_fill(one, lowest) : NULL));
+}
+
 /* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. `scale` is
  * what is still to be multiplied, `whole` what is in the end. Takes the scores. */
 static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, double whole,
@@ -171,6 +179,8 @@ static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *sc
         scores = masked(ctx, scores, scale, mask, bias);
         seen = (tl_mask_options){.scale = 1, .window_before = -1, .window_after = -1, .sink = seen.sink};
         bias = NULL;
+        if (core->net->choices.clamp_scores && core->net->choices.attention == TL_ATTENTION_EAGER)
+            scores = clamped(ctx, scores);
     }
     if (wide) {
         scores = let_go(scores, tl_cast(scores, TL_F32));
