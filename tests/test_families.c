@@ -246,6 +246,8 @@ static void gemma4(void **state) {
     refuses(GEMMA4 ",\"num_kv_shared_layers\":8}",
             "is 8 of 8 layers; the first ones need keys and values of their own");
     refuses(GEMMA4 ",\"num_kv_shared_layers\":3}", "layer 5 takes keys and values of an earlier layer of its kind");
+    refuses(GEMMA4 ",\"per_layer_config\":{\"5\":{\"head_dim\":64}}}",
+            "\"per_layer_config\" says sizes layer by layer");
     refuses(GEMMA4 ",\"vocab_size_per_layer_input\":99}", "is 99; each of the 100 tokens needs a row");
 }
 

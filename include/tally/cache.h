@@ -37,7 +37,7 @@ int64_t tl_cache_capacity(const tl_cache *cache);
 int64_t tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike */
 /* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context. */
 tl_status tl_cache_truncate(tl_cache *cache, int64_t length);
-/* Borrowed, [B, G, S, K]; NULL where there is no such layer. */
+/* Borrowed, [B, G, S, K]; of a layer that reads another's (tl_model_kv_source) that one's. NULL where there is no such layer. */
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer);
 tl_tensor *tl_cache_value(const tl_cache *cache, int64_t layer);
 
