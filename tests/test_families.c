@@ -246,6 +246,10 @@ static void gemma4(void **state) {
     refuses(GEMMA4 ",\"num_kv_shared_layers\":8}",
             "is 8 of 8 layers; the first ones need keys and values of their own");
     refuses(GEMMA4 ",\"num_kv_shared_layers\":3}", "layer 5 takes keys and values of an earlier layer of its kind");
+    takes(GEMMA4
+          ",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,"
+          "\"rope_theta\":1e6,\"factor\":4},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}}");
+    assert_non_null(strstr(model.not_computed, "of type proportional with factor 4"));
     refuses(GEMMA4 ",\"per_layer_config\":{\"5\":{\"head_dim\":64}}}",
             "\"per_layer_config\" says sizes layer by layer");
     refuses(GEMMA4 ",\"vocab_size_per_layer_input\":99}", "is 99; each of the 100 tokens needs a row");

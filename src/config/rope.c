@@ -59,8 +59,14 @@ static void read_kind(tl_config_reader *r, const tl_config_rope *how, const char
         return;
     }
     kind = tl_config_string(r, key);
-    if (kind == NULL || strcmp(kind, "default") == 0 || (how->spread && strcmp(kind, "proportional") == 0))
+    if (kind == NULL || strcmp(kind, "default") == 0)
         return;
+    if (how->spread && strcmp(kind, "proportional") == 0) {
+        double factor = tl_config_has(r, "factor") ? tl_config_real(r, "factor", 1e-9, 1e9) : 1;
+        if (r->status == TL_OK && factor != 1)
+            tl_config_not_computed(r, "%s of type proportional with factor %.15g", outer, factor);
+        return;
+    }
     for (size_t i = 0; i < sizeof angles_only / sizeof angles_only[0]; i++)
         if (strcmp(kind, angles_only[i]) == 0) {
             tl_config_ignore(r, "%s %s: changes angles only, not the account", outer, kind);
