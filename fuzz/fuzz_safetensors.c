@@ -1,7 +1,8 @@
 /* Any bytes at all as a safetensors file, or, by the first byte, as the index of a model in several files: refused with a
  * message, or read; never a crash, a hang or a large allocation. What is accepted must be consistent: ranges that tile the
  * file, and names that are found again. Two of three inputs get their first 8 bytes from their own length, so that the
- * header is reached. One of eight is also loaded as the weights of a small mixture of experts, with latent attention. */
+ * header is reached. One of eight is also loaded as the weights of a small mixture of experts, with latent
+ * attention or, every other, with experts that may come in MXFP4. */
 #include "config/tensor_header.h"
 #include "tally/config.h"
 #include "tally/cpu.h"
@@ -45,32 +46,37 @@ static void check_file(const tl_safetensors *f) {
             abort();
 }
 
-static tl_net *small_net(void) {
-    static const char config[] =
-        "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 1, \"hidden_size\": 4, \"num_attention_heads\": 1, "
-        "\"num_key_value_heads\": 1, \"intermediate_size\": 4, \"moe_intermediate_size\": 2, \"vocab_size\": 3, "
-        "\"max_position_embeddings\": 8, \"q_lora_rank\": null, \"kv_lora_rank\": 2, \"qk_nope_head_dim\": 2, "
-        "\"qk_rope_head_dim\": 2, \"v_head_dim\": 2, \"n_routed_experts\": 2, \"num_experts_per_tok\": 1, "
-        "\"n_shared_experts\": 1, \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 0, "
-        "\"tie_word_embeddings\": true}";
-    static tl_net *net;
+static const char latent[] =
+    "{\"model_type\": \"deepseek_v3\", \"num_hidden_layers\": 1, \"hidden_size\": 4, \"num_attention_heads\": 1, "
+    "\"num_key_value_heads\": 1, \"intermediate_size\": 4, \"moe_intermediate_size\": 2, \"vocab_size\": 3, "
+    "\"max_position_embeddings\": 8, \"q_lora_rank\": null, \"kv_lora_rank\": 2, \"qk_nope_head_dim\": 2, "
+    "\"qk_rope_head_dim\": 2, \"v_head_dim\": 2, \"n_routed_experts\": 2, \"num_experts_per_tok\": 1, "
+    "\"n_shared_experts\": 1, \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 0, "
+    "\"tie_word_embeddings\": true}";
+static const char packed[] =
+    "{\"model_type\": \"gpt_oss\", \"num_hidden_layers\": 1, \"hidden_size\": 32, \"num_attention_heads\": 1, "
+    "\"num_key_value_heads\": 1, \"head_dim\": 2, \"intermediate_size\": 32, \"num_local_experts\": 1, "
+    "\"num_experts_per_tok\": 1, \"vocab_size\": 3, \"max_position_embeddings\": 8, \"tie_word_embeddings\": true}";
+
+static tl_net *net_of(const char *config) {
     tl_error error = {TL_OK, ""};
     tl_model model;
-    if (net)
-        return net;
-    if (tl_config_parse(config, sizeof config - 1, "config.json", &model, &error) != TL_OK)
+    if (tl_config_parse(config, strlen(config), "config.json", &model, &error) != TL_OK)
         abort();
     tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.kernels = tl_kernels_portable(), .threads = 1}, &error);
-    net = ctx ? tl_net_new(ctx, &model, TL_F32) : NULL;
+    tl_net *net = ctx ? tl_net_new(ctx, &model, TL_F32) : NULL;
     if (!net)
         abort();
     return net;
 }
 
-static void load(const char *path) {
+static void load(const char *path, bool experts_packed) {
+    static tl_net *nets[2];
     tl_error error = {TL_OK, ""};
     tl_weights_report report;
-    if (tl_weights_load(path, small_net(), &report, &error) != TL_OK)
+    if (!nets[experts_packed])
+        nets[experts_packed] = net_of(experts_packed ? packed : latent);
+    if (tl_weights_load(path, nets[experts_packed], &report, &error) != TL_OK)
         check_message(&error);
     else if (report.tensors == 0)
         abort();
@@ -114,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         check_message(&error);
     tl_safetensors_close(f);
     if (f && kind % 8 == 6)
-        load(path);
+        load(path, kind % 16 == 14);
     close(file);
     return 0;
 }

@@ -22,7 +22,7 @@
 #include "tally/plan.h"
 
 static void choose(const char *text, tl_choices *choices) {
-    char list[240], *at = list, *one, *rest = NULL;
+    char list[TL_CHOICES_TEXT], *at = list, *one, *rest = NULL;
     tl_error error = {0};
     snprintf(list, sizeof list, "%s", text);
     for (; (one = strtok_r(at, ",", &rest)); at = NULL) {

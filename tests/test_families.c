@@ -250,6 +250,12 @@ static void gemma4(void **state) {
     refuses(GEMMA4 ",\"num_kv_shared_layers\":8}",
             "is 8 of 8 layers; the first ones need keys and values of their own");
     refuses(GEMMA4 ",\"num_kv_shared_layers\":3}", "layer 5 takes keys and values of an earlier layer of its kind");
+    takes(GEMMA4
+          ",\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25,"
+          "\"rope_theta\":1e6,\"factor\":4},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}}");
+    assert_true(model.rope_scaling == TL_ROPE_LINEAR && model.rope_factor == 4 && model.not_computed[0] == 0);
+    refuses(GEMMA4 ",\"per_layer_config\":{\"5\":{\"head_dim\":64}}}",
+            "\"per_layer_config\" says sizes layer by layer");
     refuses(GEMMA4 ",\"vocab_size_per_layer_input\":99}", "is 99; each of the 100 tokens needs a row");
 }
 
@@ -603,7 +609,7 @@ static void keys_of_single_families(void **state) {
     assert_int_equal(model.global_rotary_size, 8);
     assert_true(model.rope_theta == 1e6 && model.rope_local_theta == 1e4);
     assert_true((model.layer[7] & TL_LAYER_GLOBAL_HEADS) != 0 && (model.layer[6] & TL_LAYER_LOCAL_ROPE) != 0);
-    ASSUMED("the last layer: full_attention");
+    ASSUMED("layer_types: the last layer sees all positions");
     ASSUMED("rope_parameters absent: of global heads a quarter turns");
     snprintf(text, sizeof text, "{%s,\"use_bidirectional_attention\":\"vision\"}", gemma4);
     takes(text);

@@ -35,8 +35,8 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options);
 void tl_cache_free(tl_cache *cache);
 int64_t tl_cache_length(const tl_cache *cache); /* positions seen */
 int64_t tl_cache_capacity(const tl_cache *cache);
-int64_t
-tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike and see all */
+/* Of the storages: 2·N·B·S·G·K·size where layers are alike and see all. */
+int64_t tl_cache_bytes(const tl_cache *cache);
 /* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context; fewer than a layer with a
  * window has let go: TL_ERR_UNSUPPORTED. */
 tl_status tl_cache_truncate(tl_cache *cache, int64_t length);
@@ -45,8 +45,8 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length);
  * and the whole sequence fed again, which tl_generate does. (Dynamic scaling has another base at each length beyond the context;
  * there the keys stay as each was turned, as in transformers, so that a cached forward is not that of the whole sequence.) */
 bool tl_cache_holds(const tl_cache *cache, int64_t tokens);
-/* Borrowed, [B, G, S, K]; NULL where there is no such layer. */
-/* Borrowed, [B, G, S, K], or W in place of S; NULL where there is no such layer. */
+/* Borrowed, [B, G, S, K], or W in place of S; of a layer that reads another's (tl_model_kv_source) that one's. NULL where there is
+ * no such layer. */
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer);
 tl_tensor *tl_cache_value(const tl_cache *cache, int64_t layer);
 

@@ -37,7 +37,7 @@ int tl_net_parameters(const tl_net *net, const tl_parameter **list);
 tl_tensor *tl_net_find(const tl_net *net, const char *name); /* borrowed; NULL if there is none */
 
 /* Parameters, counted from the tensors: unique; with a tied head counted a second time; without embeddings, positions
- * and head (Kaplan et al. 2020); and active, those a token passes: of routed experts the k of E that it is sent to, all else
+ * and head (Kaplan et al. 2020; with per-layer embeddings what Gemma's cards call effective); and active, those a token passes: of routed experts the k of E that it is sent to, all else
  * whole (the "A3B" of Qwen3-30B-A3B). Equal to unique in a dense model. */
 typedef struct tl_parameter_count {
     int64_t unique, untied, non_embedding, active;

@@ -196,6 +196,11 @@ void tl_config_gemma4(tl_config_reader *r) {
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_GEMMA4);
     read_bidirectional(r);
+    /* transformers 5 may write sizes of single layers, which the two global_ keys say as published */
+    if (tl_config_has(r, "per_layer_config"))
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, "per_layer_config",
+                       "says sizes layer by layer, which is not read; \"global_head_dim\" and "
+                       "\"num_global_key_value_heads\" instead would work");
     m->global_head_size = tl_config_size_or(r, "global_head_dim", 512);
     read_gemma(
         r, &(tl_config_sizes){30, 2304, 8, 9216, 262144, 131072}, 4,

@@ -39,5 +39,9 @@ struct tl_names {
 const tl_names *tl_names_of(const tl_model *model); /* NULL: not a decoder */
 /* Whether the family's checkpoints have a name for all that the description asks for. `name`: fit to be printed. */
 tl_status tl_names_check(const char *name, const tl_model *model, tl_error *error);
+/* Whether layers that read another's keys and values find one (tl_model_kv_source), and per-layer embeddings have sizes that can be
+ * (nn/model_layers.c). */
+tl_status tl_shared_check(const char *name, const tl_model *model, tl_error *error);
+tl_status tl_layer_inputs_check(const char *name, const tl_model *model, tl_error *error);
 
 #endif
