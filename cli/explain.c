@@ -209,6 +209,8 @@ static int prepare(tl_explained *e, const char *topic) {
         o->seq = 1; /* the sizes of a batch are no part of it */
         o->micro_batch = 1;
         o->global_batch = 0;
+    } else if (at[TL_OPTION_SEQ].size && o->model.family == TL_FAMILY_CRUNCHER) {
+        return tl_usage(cli, "--seq changes nothing: %s has no sequence", o->model.name);
     } else if (at[TL_OPTION_SEQ].size) {
         o->seq = at[TL_OPTION_SEQ].size;
     }

@@ -276,6 +276,8 @@ static bool devices_counted(const char *text) {
 static int set_common(tl_cli *cli, tl_option option, const char *text) {
     tl_options *options = &cli->options;
     tl_error error = {TL_OK, ""};
+    if (options->at[option].text && rows[option].kind == KIND_FLAG)
+        return tl_usage(cli, "--%s is given twice", rows[option].name);
     if (options->at[option].text)
         return tl_usage(cli, "--%s is given twice (%s, %s)", rows[option].name, options->at[option].text,
                         text ? text : "");
@@ -305,6 +307,9 @@ static int set_common(tl_cli *cli, tl_option option, const char *text) {
     case KIND_WAY:
         return tl_cli_way(cli, option, text);
     case KIND_TEXT:
+        if (text && !*text)
+            return tl_usage(cli, "--%s is empty; %s is wanted", rows[option].name, rows[option].argument);
+        return TL_EXIT_OK;
     case KIND_FLAG:
         return TL_EXIT_OK;
     }
@@ -330,6 +335,15 @@ static int refuse_option(const tl_cli *cli, tl_option option) {
     return tl_usage(cli, "--%s is not done by any verb of this build", rows[option].name);
 }
 
+/* Two that differ are no order: the last would win without a word. */
+static int set_format(tl_cli *cli, tl_format format, const char *text) {
+    if (cli->format_said && cli->format != format)
+        return tl_usage(cli, "two formats are asked for, %s and %s: one of them", cli->format_said, text);
+    cli->format = format;
+    cli->format_said = text;
+    return TL_EXIT_OK;
+}
+
 static int set_global(tl_cli *cli, int key, const char *text) {
     static const char *const formats[] = {"table", "md", "csv", "json", NULL};
     static const char *const units[] = {"si", "iec", NULL};
@@ -339,8 +353,7 @@ static int set_global(tl_cli *cli, int key, const char *text) {
     char known[64];
     switch (key) {
     case KEY_JSON:
-        cli->format = TL_FORMAT_JSON;
-        return TL_EXIT_OK;
+        return set_format(cli, TL_FORMAT_JSON, "--json");
     case KEY_HELP:
         cli->help = true;
         return TL_EXIT_OK;
@@ -358,8 +371,8 @@ static int set_global(tl_cli *cli, int key, const char *text) {
         return tl_usage(cli, "--%s \"%.80s\": no such value; it is one of %s", name, text,
                         list_of(list, 0, known, sizeof known));
     if (key == KEY_FORMAT)
-        cli->format = (tl_format)index;
-    else if (key == KEY_UNITS)
+        return set_format(cli, (tl_format)index, text);
+    if (key == KEY_UNITS)
         cli->units = (tl_units)index;
     else
         cli->color = (tl_color)index;
@@ -534,6 +547,22 @@ typedef struct tl_parse {
     int verb_index;
 } tl_parse;
 
+/* What a verb's own option may not be: given before, or nothing where something is wanted. (A prompt may: its verb says.) */
+static int check_own(const tl_cli *cli, int key, const char *text) {
+    const char *before = cli->own[key - TL_OWN(0)];
+    const struct argp_option *own = cli->verb->own;
+    while (own->name && own->key != key)
+        own++;
+    const char *name = own->name ? own->name : "?";
+    if (before && text)
+        return tl_usage(cli, "--%s is given twice (%.80s, %.80s)", name, before, text);
+    if (before)
+        return tl_usage(cli, "--%s is given twice", name);
+    if (text && !*text && strcmp(name, "prompt") != 0)
+        return tl_usage(cli, "--%s is empty; %s is wanted", name, own->arg ? own->arg : "a value");
+    return TL_EXIT_OK;
+}
+
 static error_t parse_verb(int key, char *text, struct argp_state *state) {
     tl_parse *parse = state->input;
     tl_cli *cli = parse->cli;
@@ -552,9 +581,7 @@ static error_t parse_verb(int key, char *text, struct argp_state *state) {
     if (letter) /* of the verb's own, whose rows come first */
         key = TL_OWN((int)(letter - letters));
     if (key >= TL_OWN(0) && key < TL_OWN(TL_OWN_COUNT)) {
-        if (cli->own[key - TL_OWN(0)])
-            parse->status = tl_usage(cli, "an option is given twice: \"%.80s\" and \"%.80s\"",
-                                     cli->own[key - TL_OWN(0)], text ? text : "");
+        parse->status = check_own(cli, key, text);
         cli->own[key - TL_OWN(0)] = text ? text : "";
         return 0;
     }

@@ -174,6 +174,24 @@ static int read_moment(const tl_cli *cli, const tl_account *a, moment *m) {
 
 static const char *or_else(const char *text, const char *other) { return text && text[0] ? text : other; }
 
+/* What was given and says nothing of memory. */
+static void out_unused(const tl_cli *cli) {
+    static const struct {
+        tl_option option;
+        const char *name;
+    } of_time[] = {{TL_OPTION_TOKENS, "--tokens"},
+                   {TL_OPTION_FLOPS, "--flops"},
+                   {TL_OPTION_MFU, "--mfu"},
+                   {TL_OPTION_PEAK, "--peak"},
+                   {TL_OPTION_PRICE, "--price"}};
+    char list[64] = "";
+    for (size_t i = 0, n = 0; i < sizeof of_time / sizeof of_time[0]; i++)
+        if (tl_given(cli, of_time[i].option))
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", of_time[i].name);
+    if (list[0])
+        tl_out_item(cli, "note", "%s: of time and cost, which the account below has; the curve is of bytes", list);
+}
+
 int tl_timeline_page(const tl_cli *cli, const tl_account *a) {
     const tl_plan_timeline *t = a->timeline;
     const tl_plan_point *high = &t->points[t->high];
@@ -208,6 +226,7 @@ int tl_timeline_page(const tl_cli *cli, const tl_account *a) {
     tl_out(cli, "\n");
     tl_account_top(cli, m.top, m.count, m.peak.bytes);
     tl_out(cli, "\n");
+    out_unused(cli);
     tl_out_item(cli, "account", "%s", a->command);
     return TL_EXIT_OK;
 }

@@ -325,6 +325,10 @@ static int print(sweep *s) {
         failed += s->points[p].said[0] != '\0';
         said = said || !s->points[p].said[0] ? said : s->points[p].said;
     }
+    if (failed == s->n && people) { /* a table of nothing */
+        tl_say(cli, "%d of %d points are no plan; the first: %s", failed, s->n, said);
+        return TL_EXIT_USAGE;
+    }
     if (cli->format == TL_FORMAT_TABLE) {
         char line[320], about[200];
         snprintf(line, sizeof line, "%s over %s%s%s", s->show, s->in[s->varied[0]].name,
@@ -340,7 +344,7 @@ static int print(sweep *s) {
         tl_out_item(cli, "*", "does not fit");
     if (failed)
         tl_note(cli, "%d of %d points are no plan; the first: %s", failed, s->n, said);
-    if (failed == s->n && status == TL_EXIT_OK)
+    if (failed == s->n && status == TL_EXIT_OK) /* rows of errors, for a program */
         status = TL_EXIT_USAGE;
     return status;
 }

@@ -157,6 +157,7 @@ struct tl_cli {
     const char *program; /* "tally" */
     const tl_verb *verb;
     tl_format format;
+    const char *format_said; /* by --json or --format; NULL: by neither */
     tl_units units;
     tl_color color;
     int verbosity;       /* -q: -1, default 0, -v: 1 and up */

@@ -12,6 +12,7 @@
 
 #include "tally/config.h"
 #include "tally/gguf.h"
+#include "tally/plan.h"
 
 typedef struct bytes {
     unsigned char at[1 << 16];
@@ -283,6 +284,81 @@ static void bad_tensors(void **state) {
     unlink(path);
 }
 
+/* A whole one whose block count, value length and angle are given: of u64, u32 and f32. */
+static const char *llama_with(bytes *b, uint64_t layers, uint32_t value_length, uint32_t theta) {
+    start(b, 0, 9);
+    pair_text(b, "general.architecture", "llama");
+    text(b, "llama.block_count");
+    number(b, 10, 4);
+    number(b, layers, 8);
+    pair_u32(b, "llama.embedding_length", 64);
+    pair_u32(b, "llama.attention.head_count", 4);
+    pair_u32(b, "llama.feed_forward_length", 128);
+    pair_u32(b, "llama.context_length", 256);
+    pair_u32(b, "llama.vocab_size", 3);
+    pair_u32(b, "llama.attention.value_length", value_length);
+    text(b, "llama.rope.freq_base");
+    number(b, 6, 4);
+    number(b, theta, 4);
+    return file_of(b);
+}
+
+/* What the metadata says in a way that no description can: refused in the file's own words, or shown whole. */
+static void metadata_refused(void **state) {
+    (void)state;
+    static bytes b;
+    tl_model model;
+    tl_error error = {TL_OK, ""};
+    const uint32_t ten = 0x41200000, nan = 0x7fc00000; /* IEEE 754: 10, a quiet NaN */
+    const char *path = llama_with(&b, 2, 16, ten);
+    assert_int_equal(tl_model_find(path, &model, &error), TL_OK);
+    assert_int_equal(model.file_values, 0);
+    tl_error_clear(&error);
+    path = llama_with(&b, 2, 8, ten); /* heads of 64 / 4 */
+    assert_int_equal(tl_model_find(path, &model, &error), TL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "llama.attention.value_length is 8, keys have 16"));
+    tl_error_clear(&error);
+    path = llama_with(&b, 2, 16, nan);
+    assert_int_equal(tl_model_find(path, &model, &error), TL_ERR_FORMAT);
+    assert_non_null(strstr(error.message, "llama.rope.freq_base is nan"));
+    tl_error_clear(&error);
+    path = llama_with(&b, 0, 16, ten);
+    assert_int_not_equal(tl_model_find(path, &model, &error), TL_OK);
+    assert_non_null(strstr(error.message, ".gguf: llama.block_count is 0;"));
+    tl_error_clear(&error);
+    path = llama_with(&b, UINT64_MAX, 16, ten);
+    assert_int_not_equal(tl_model_find(path, &model, &error), TL_OK);
+    assert_non_null(strstr(error.message, "llama.block_count is 18446744073709551615"));
+    tl_gguf *g = tl_gguf_open(path, &error);
+    assert_non_null(g);
+    assert_true((uint64_t)tl_gguf_pair_find(g, "llama.block_count")->integer[0] == UINT64_MAX);
+    tl_gguf_close(g);
+    unlink(path);
+}
+
+/* Of llama() two tensors are there, 192 and 512 values. Its description has, by the shapes of Touvron et al. 2023: token table
+ * 3·64, in each of 2 layers queries and output 2·64·64, keys and values 2·64·32, three matrices of 64·128 and two norms of 64,
+ * and a last norm: 192 + 2·(8192 + 4096 + 24576 + 128) + 64 = 74,240. */
+static void tensors_that_are_another_model(void **state) {
+    (void)state;
+    static bytes b;
+    tl_model model;
+    tl_parameter_count count;
+    tl_error error = {TL_OK, ""};
+    char words[160];
+    llama(&b);
+    const char *path = file_of(&b);
+    assert_int_equal(tl_model_find(path, &model, &error), TL_OK);
+    assert_int_equal(model.file_values, 192 + 512);
+    assert_int_equal(tl_plan_count(&model, &count, &error), TL_OK);
+    assert_true(tl_plan_file_differs(&model, &count, words));
+    assert_non_null(strstr(words, "hold 704 values"));
+    assert_non_null(strstr(words, "74240"));
+    model.file_values = 74240;
+    assert_false(tl_plan_file_differs(&model, &count, words));
+    unlink(path);
+}
+
 static void models_refused(void **state) {
     (void)state;
     static bytes b;
@@ -307,8 +383,13 @@ static void models_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_in_it), cmocka_unit_test(half_a_download), cmocka_unit_test(bad_files),
-        cmocka_unit_test(bad_tensors),   cmocka_unit_test(models_refused),
+        cmocka_unit_test(what_is_in_it),
+        cmocka_unit_test(half_a_download),
+        cmocka_unit_test(bad_files),
+        cmocka_unit_test(bad_tensors),
+        cmocka_unit_test(models_refused),
+        cmocka_unit_test(metadata_refused),
+        cmocka_unit_test(tensors_that_are_another_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

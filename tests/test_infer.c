@@ -236,12 +236,14 @@ static void check_counts(const char *what, const watched *w, int which, const tl
 static const int32_t any_prompt[16] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
 
 /* Values that a position of the cache holds. */
-static int64_t kept_of(const tl_model *m) {
+static int64_t kept_of(const tl_model *m, int64_t capacity) {
     int64_t values = 0;
     for (int64_t i = 0; i < m->layers; i++) {
         bool global = m->layer[i] & TL_LAYER_GLOBAL_HEADS;
+        bool sees_part = m->layer[i] & TL_LAYER_WINDOW && m->window < capacity;
         if (!(m->layer[i] & TL_LAYER_SHARED_KV))
-            values += 2 * (global ? m->global_kv_heads * m->global_head_size : m->kv_heads * m->head_size);
+            values += 2 * (sees_part ? m->window : capacity) *
+                      (global ? m->global_kv_heads * m->global_head_size : m->kv_heads * m->head_size);
     }
     return values;
 }
@@ -276,7 +278,7 @@ static void check_planned(const tl_kernels *kernels, tl_infer_options o, int thr
     check_counts("prefill's ledger", &w, 0, &done.prefill);
     check_counts("decode's ledger", &w, 1, &done.decode);
     const tl_model *m = &o.model;
-    int64_t bytes = kept_of(m) * o.capacity * tl_dtype_bytes(o.cache_dtype);
+    int64_t bytes = kept_of(m, o.capacity) * tl_dtype_bytes(o.cache_dtype);
     assert_int_equal(plan.cache_bytes, bytes);
     assert_int_equal(plan.generation.decode.forwards ? plan.generation.decode.peak_by_category[TL_CACHE] : bytes,
                      bytes);

@@ -351,6 +351,8 @@ tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *erro
                 seen |= UINT32_C(1) << i;
             }
         at += whole + (at[whole] == ',');
+        if (!*at && at[-1] == ',')
+            return tl_fail(error, TL_ERR_ARGUMENT, "\"%.80s\" ends with a comma", text);
     }
     *choices = changed;
     return TL_OK;
