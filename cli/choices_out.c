@@ -7,7 +7,8 @@
 /* The options that are one choice each; --choice has them all. */
 static const tl_option single[] = {
     TL_OPTION_ATTENTION, TL_OPTION_LOSS,      TL_OPTION_NORM,  TL_OPTION_GLU,    TL_OPTION_GELU,
-    TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV, TL_OPTION_GRADS, TL_OPTION_UPDATE, TL_OPTION_UPDATE_IN_BACKWARD};
+    TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV, TL_OPTION_GRADS, TL_OPTION_UPDATE, TL_OPTION_UPDATE_IN_BACKWARD,
+    TL_OPTION_DOCUMENTS};
 enum { SINGLE = sizeof single / sizeof single[0] };
 
 int tl_cli_way(const tl_cli *cli, tl_option option, const char *text) {

@@ -267,7 +267,11 @@ static void out_form(const tl_cli *cli, const tl_token_file *f) {
 static void out_documents(const tl_cli *cli, const tl_data_look *l) {
     char count[TL_TEXT], average[TL_TEXT];
     if (l->separator < 0) {
-        tl_out_item(cli, "documents", "not known: no separator is named (--separator ID)");
+        if (l->sidecar->there && l->sidecar->documents > 1)
+            tl_out_item(cli, "documents", "%s without a separator, as pack noted",
+                        tl_text_grouped((tl_u128)l->sidecar->documents, count));
+        else
+            tl_out_item(cli, "documents", "not known: no separator is named (--separator ID)");
         return;
     }
     tl_text_grouped((tl_u128)l->scan.separators, count);

@@ -35,7 +35,8 @@ int tl_data_special(const tl_cli *cli, tl_special *special);
 
 /* ---- FILE.json beside a file of tokens (cli/data_sidecar.c) ----
  * {"schema":"tally/1","kind":"tokens","tokenizer","tokenizer_hash","vocab","separator" (or null),"tokens","documents",
- *  "text_bytes"}: `tally data pack' writes it after the tokens. It may be missing: then nothing is known. */
+ *  "text_bytes"}, and of several documents without a separator "starts", where each begins: `tally data pack' writes it after the
+ * tokens. It may be missing: then nothing is known. */
 #define TL_DATA_PATH 4096
 #define TL_HASH_TEXT 32
 typedef struct tl_sidecar {
@@ -45,7 +46,12 @@ typedef struct tl_sidecar {
     char hash[TL_HASH_TEXT];               /* tl_tokenizer_hash */
     int64_t vocab, separator;              /* −1: none */
     int64_t tokens, documents, text_bytes; /* text_bytes 0: not known of all files */
+    const int64_t *starts;                 /* to be written: one a document; NULL: none. Not read back: tl_sidecar_starts */
 } tl_sidecar;
+/* Where each document of the stream begins, as every one of its files' notes tells; freed with free. *starts NULL: not all do. */
+tl_status tl_sidecar_starts(const tl_tokens *tokens, int64_t **starts, int64_t *count, tl_error *error);
+/* The same from a .npy of whole numbers, for tokens made elsewhere. */
+tl_status tl_starts_from_npy(const char *path, int64_t **starts, int64_t *count, tl_error *error);
 /* False where the path is too long. */
 bool tl_sidecar_path(const char *tokens, char path[TL_DATA_PATH]);
 /* Whether what is at its place may go: nothing, or another sidecar. */

@@ -19,6 +19,7 @@ typedef struct tl_packing {
     int64_t separator; /* −1: none */
     tl_token_writer *writer;
     int64_t text_bytes, tokens, documents;
+    int64_t *starts; /* where each document begins; TL_ARGUMENT_COUNT of them */
     const char *path;
 } tl_packing;
 
@@ -38,6 +39,7 @@ static tl_status flush_ids(tl_packing *p, tl_status status, tl_error *error) {
 
 static tl_status put_file(tl_packing *p, const char *path, tl_error *error) {
     static char block[BLOCK];
+    p->starts[p->documents] = p->tokens;
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) {
         const int reason = errno;
@@ -131,7 +133,8 @@ static int report(const tl_packing *p, const tl_tokens_options *o) {
     if (p->separator >= 0)
         tl_out_item(cli, "separator", "%lld behind each document", (long long)p->separator);
     else
-        tl_out_item(cli, "separator", "none: documents follow each other without a mark");
+        tl_out_item(cli, "separator", "none: documents follow each other without a mark%s",
+                    p->documents > 1 ? "; FILE.json notes where each begins" : "");
     tl_out_item(cli, "tokenizer", "%s", tl_tokenizer_describe(p->tokenizer));
     tl_out_item(cli, "vocabulary", "%lld", (long long)p->vocab);
     return TL_EXIT_OK;
@@ -195,7 +198,8 @@ static tl_status end_file(tl_packing *p, tl_status status, tl_error *error) {
                      .separator = p->separator,
                      .tokens = p->tokens,
                      .documents = p->documents,
-                     .text_bytes = p->text_bytes};
+                     .text_bytes = p->text_bytes,
+                     .starts = p->separator < 0 && p->documents > 1 ? p->starts : NULL};
     if (!tl_tokenizer_absolute(name ? name : "bytes", s.tokenizer))
         return tl_fail(error, TL_ERR_ARGUMENT, "a path of more than %d bytes", TL_DATA_PATH);
     tl_tokenizer_hash(p->tokenizer, s.hash);
@@ -231,7 +235,8 @@ static int pack(tl_packing *p) {
 }
 
 int tl_data_pack(tl_cli *cli) {
-    tl_packing p = {.cli = cli, .separator = -1, .path = cli->own[TL_DATA_OUTPUT]};
+    static int64_t starts[TL_ARGUMENT_COUNT]; /* no load for a stack */
+    tl_packing p = {.cli = cli, .separator = -1, .starts = starts, .path = cli->own[TL_DATA_OUTPUT]};
     if (!p.path || !p.path[0])
         return tl_usage(cli, "pack needs -o FILE, where the tokens go");
     if (cli->own[TL_DATA_VOCAB])

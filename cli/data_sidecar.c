@@ -81,6 +81,13 @@ tl_status tl_sidecar_write(const char *tokens, const tl_sidecar *s, tl_error *er
         tl_json_put_integer(json, "tokens", s->tokens);
         tl_json_put_integer(json, "documents", s->documents);
         tl_json_put_integer(json, "text_bytes", s->text_bytes);
+        if (s->starts) {
+            tl_json_key(json, "starts");
+            tl_json_array(json);
+            for (int64_t i = 0; i < s->documents; i++)
+                tl_json_integer(json, s->starts[i]);
+            tl_json_end(json);
+        }
         tl_json_end(json);
     }
     const tl_status status = tl_cli_write_json(path, json, error);

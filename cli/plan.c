@@ -2,19 +2,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "groups.h"
 #include "plan_account.h"
 #include "plan_infer.h"
 
 enum { OWN_CLIP, OWN_PROMPT, OWN_WEIGHTS, OWN_TIMELINE, OWN_AT };
 
 static const struct argp_option own_options[] = {
-    {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
-    {"prompt", TL_OWN(OWN_PROMPT), "N", 0, "With --infer: tokens of the prompt (default: half of --seq)", 5},
-    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "With --infer: f32, bf16 (default), int8, nf4 or nf4-dq", 5},
     {"timeline", TL_OWN(OWN_TIMELINE), NULL, 0, "Memory over the step instead: a curve, its phases, who holds the peak",
      5},
     {"at", TL_OWN(OWN_AT), "PHASE", 0, "With --timeline: who holds what at the most of forward, loss, backward or step",
      5},
+    {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
+    {"prompt", TL_OWN(OWN_PROMPT), "N", 0, "With --infer: tokens of the prompt (default: half of --seq)", 5},
+    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "With --infer: f32, bf16 (default), int8, nf4 or nf4-dq", 5},
     {0},
 };
 
@@ -45,7 +46,7 @@ static int make(const tl_cli *cli, tl_account *a) {
     tl_error error = {TL_OK, ""};
     tl_plan_options *o = &a->request.options;
     if (tl_plan_make(o, &a->plan, &error) != TL_OK)
-        return tl_failed(cli, &error);
+        return tl_groups_failed(cli, "", &error);
     if (tl_account_exceeds(a)) {
         if (tl_plan_advise(o, &a->plan, &a->advice, &error) != TL_OK)
             return tl_failed(cli, &error);
@@ -102,6 +103,8 @@ static int run(tl_cli *cli) {
     if (tl_given(cli, TL_OPTION_INFER) && (cli->own[OWN_TIMELINE] || cli->own[OWN_AT]))
         return tl_usage(cli, "--%s is of a training step; it changes nothing about serving",
                         cli->own[OWN_TIMELINE] ? "timeline" : "at");
+    if (tl_given(cli, TL_OPTION_INFER) && tl_given(cli, TL_OPTION_GROUPS))
+        return tl_usage(cli, "--groups is of an optimizer; it changes nothing about serving");
     if (tl_given(cli, TL_OPTION_INFER))
         return cli->own[OWN_CLIP] ? tl_usage(cli, "--clip changes nothing about serving")
                                   : tl_plan_infer(cli, cli->own[OWN_PROMPT], cli->own[OWN_WEIGHTS]);

@@ -9,7 +9,7 @@ typedef struct tl_account {
     tl_plan plan;
     tl_plan_advice advice; /* where it does not fit */
     const char *model;     /* as typed */
-    char command[1200];    /* the same plan in full */
+    char command[4096];    /* the same plan in full */
     /* With --timeline: memory over the step, and the phase whose holders are listed; else NULL. */
     const tl_plan_timeline *timeline;
     tl_phase at; /* TL_PHASE_ALL: the peak */

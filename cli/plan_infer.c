@@ -3,7 +3,7 @@
  * --json: {"schema","verb":"plan","infer":true,"model":{"name","parameters"},
  *   "memory":{"device","capacity_bytes","usable_bytes","fits" (null where the memory is not known),"peak_bytes","weights_bytes",
  *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8","nf4",
- *             "nf4-dq"}},
+ *             "nf4-dq"},"stored":{"format","bytes","packed_parameters","packed_bytes"} (where the config.json says how)},
  *   "cache":{"positions","bytes_per_position" (in all layers),"dtype","window_bytes" (what layers with a window hold of cache_bytes)},
  *   "prefill":{"tokens","flops","flops_per_token","bytes","peak_bytes","seconds_at_least","bound"},
  *   "decode":{"position","flops_per_token","bytes_per_token","peak_bytes","seconds_at_least","tokens_per_second_at_most","bound"},
@@ -14,6 +14,7 @@
 
 #include "infer.h"
 #include "plan_infer.h"
+#include "tally/weights.h"
 
 enum { INT8 = 2, NF4, NF4_TWICE, WEIGHTS };
 
@@ -39,6 +40,7 @@ typedef struct serving {
     tl_infer_plan plan;
     tl_u128 parameters;
     int64_t by_dtype[WEIGHTS], capacity, usable;
+    tl_weights_stored stored; /* 0 bytes: the config.json says nothing of it */
     double bandwidth;
     part prefill, decode;
     suggestion list[SUGGESTIONS]; /* where it does not fit: those that fit first */
@@ -47,6 +49,7 @@ typedef struct serving {
 } serving;
 
 static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", "nf4", "nf4-dq", NULL};
+static const char *const stored_names[] = {"", "fp8", "MXFP4"};
 static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16, TL_BF16, TL_BF16};
 
 /* Of a training run: said together with --infer they would change nothing. */
@@ -289,6 +292,12 @@ static int make(serving *s) {
     if (tl_plan_count_parameters(&s->options.model, &s->parameters, &error) != TL_OK ||
         tl_infer_plan_make(&s->options, &s->plan, &error) != TL_OK)
         return tl_failed(s->cli, &error);
+    if (s->options.model.stored != TL_STORED_PLAIN &&
+        tl_weights_stored_bytes(&s->options.model, &s->stored, &error) != TL_OK)
+        return tl_failed(s->cli, &error);
+    if (s->stored.bytes > 0)
+        tl_notes_add(&s->request.defaults, "what is not in %s is stored in bf16; loading makes %s of all",
+                     stored_names[s->options.model.stored], weights_name(s));
     bounds(s);
     if (exceeds(s) && advise(s, &error) != TL_OK)
         return tl_failed(s->cli, &error);
@@ -317,8 +326,11 @@ static void out_suggestions(const serving *s) {
     }
     tl_out(s->cli, "\n%s\n",
            s->list[0].fits ? "makes it fit (each one planned):" : "helps, and is not enough (each one planned):");
+    size_t wide = 0;
     for (int i = 0; i < s->n_list; i++)
-        tl_out(s->cli, "%-2d %-36s %9s  %-8s  %s\n", i + 1, s->list[i].change,
+        wide = strlen(s->list[i].change) > wide ? strlen(s->list[i].change) : wide;
+    for (int i = 0; i < s->n_list; i++)
+        tl_out(s->cli, "%-2d %-*s %9s  %-8s  %s\n", i + 1, (int)wide, s->list[i].change,
                tl_text_bytes((double)s->list[i].bytes, s->cli->units, bytes), s->list[i].fits ? "fits" : "too much",
                s->list[i].effect);
     tl_out(s->cli, "\n");
@@ -356,6 +368,15 @@ static void put_memory(tl_json *json, const serving *s) {
     for (int i = 0; i < WEIGHTS; i++)
         tl_json_put_integer(json, weights_names[i], s->by_dtype[i]);
     tl_json_end(json);
+    if (s->stored.bytes > 0) {
+        tl_json_key(json, "stored");
+        tl_json_object(json);
+        tl_json_put_string(json, "format", stored_names[s->options.model.stored]);
+        tl_json_put_integer(json, "bytes", s->stored.bytes);
+        tl_json_put_integer(json, "packed_parameters", s->stored.packed);
+        tl_json_put_integer(json, "packed_bytes", s->stored.packed_bytes);
+        tl_json_end(json);
+    }
     tl_json_end(json);
 }
 
@@ -437,6 +458,11 @@ static int print_page(const serving *s) {
                 tl_text_bytes((double)s->by_dtype[1], cli->units, b),
                 tl_text_bytes((double)s->by_dtype[INT8], cli->units, c),
                 tl_text_bytes((double)s->by_dtype[NF4], cli->units, d));
+    if (s->stored.bytes > 0)
+        tl_out_item(cli, "stored", "%s in files: %s parameters in %s, %.4g bits each with their scales; the rest bf16",
+                    tl_text_bytes((double)s->stored.bytes, cli->units, a), tl_text_count((double)s->stored.packed, b),
+                    stored_names[s->options.model.stored],
+                    8 * (double)s->stored.packed_bytes / (double)s->stored.packed);
     tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each%s%s%s",
                 tl_text_bytes((double)p->cache_bytes, cli->units, a), (long long)s->options.capacity,
                 tl_dtype_name(s->options.cache_dtype), tl_text_bytes((double)p->position_bytes, cli->units, b),

@@ -1,6 +1,7 @@
 /* cli/plan_json.c: the plan object of schema tally/1, and the table of categories. */
 #include <string.h>
 
+#include "groups.h"
 #include "plan_account.h"
 #include "tally/engine.h"
 
@@ -72,6 +73,8 @@ static void put_model(tl_json *json, const tl_account *a) {
     tl_json_put_integer(json, "parameters_non_embedding", count->non_embedding);
     tl_json_put_integer(json, "parameters_trainable", a->plan.trainable);
     tl_json_end(json);
+    if (a->request.options.optimizer.n_groups > 0)
+        tl_groups_json(json, &a->request.options.optimizer, &a->plan);
     const tl_lora_options *lora = &a->request.options.lora;
     if (lora->rank == 0)
         return;
@@ -81,6 +84,8 @@ static void put_model(tl_json *json, const tl_account *a) {
     tl_json_put_real(json, "alpha", a->plan.lora_alpha);
     tl_json_put_real(json, "dropout", lora->dropout);
     tl_json_put_string(json, "targets", a->plan.lora_targets);
+    if (lora->trained)
+        tl_json_put_string(json, "trained", lora->trained);
     tl_json_put_string(json, "base", tl_lora_base_name(lora->base));
     tl_json_put_integer(json, "layers", a->plan.adapted_layers);
     tl_json_end(json);

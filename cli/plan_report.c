@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "advice.h"
+#include "groups.h"
 #include "plan_account.h"
 
 static char *bytes_text(const tl_cli *cli, int64_t bytes, char buffer[TL_TEXT]) {
@@ -58,6 +59,8 @@ static void out_model(const tl_cli *cli, const tl_account *a) {
                     (long long)o->lora.rank, p->lora_alpha, p->lora_targets, (long long)p->adapted_layers,
                     u128_grouped((tl_u128)p->trainable, count),
                     100 * (double)p->trainable / (double)p->parameters.unique, tl_lora_base_name(o->lora.base));
+    if (o->optimizer.n_groups > 0)
+        tl_groups_out(cli, &o->optimizer, p);
     if (o->model.family != TL_FAMILY_CRUNCHER)
         snprintf(seq, sizeof seq, " of %s tokens", tl_text_grouped((tl_u128)p->seq, more));
     tl_out_item(

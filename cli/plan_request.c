@@ -1,6 +1,7 @@
 /* cli/plan_request.c: from the command line to the planner's options. */
 #include <string.h>
 
+#include "groups.h"
 #include "lora.h"
 #include "plan_request.h"
 #include "tally/engine.h"
@@ -75,6 +76,8 @@ int tl_request_devices(const tl_cli *cli, tl_request *r) {
     r->options.peak = options->at[TL_OPTION_PEAK].real;
     r->options.mfu = options->at[TL_OPTION_MFU].real;
     int status = tl_cli_lora_typed(cli, &r->options.lora);
+    if (status == TL_EXIT_OK && tl_given(cli, TL_OPTION_GROUPS))
+        status = tl_cli_groups(cli, "", options->at[TL_OPTION_GROUPS].text, &r->options.optimizer);
     if (status != TL_EXIT_OK)
         return status;
     if (options->devices.here)
@@ -175,10 +178,11 @@ static void append(char *text, size_t size, const char *format, ...) {
 
 void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, const char *model, char *text,
                      size_t size) {
-    static const tl_option as_typed[] = {TL_OPTION_TOKENS, TL_OPTION_MFU, TL_OPTION_PEAK, TL_OPTION_PRICE};
+    static const tl_option as_typed[] = {TL_OPTION_TOKENS, TL_OPTION_MFU, TL_OPTION_PEAK, TL_OPTION_PRICE,
+                                         TL_OPTION_GROUPS};
     const tl_plan_options *o = &r->options;
     const char *gpus = cli->options.at[TL_OPTION_GPUS].text;
-    char quoted[512];
+    char quoted[2 * TL_GROUPS_TEXT];
     text[0] = '\0';
     tl_cli_quote(model, quoted, sizeof quoted);
     append(text, size, "%s %s %s", cli->program, verb, quoted);
@@ -210,6 +214,6 @@ void tl_request_text(const tl_cli *cli, const tl_request *r, const char *verb, c
     for (size_t i = 0; i < sizeof as_typed / sizeof as_typed[0]; i++)
         if (tl_given(cli, as_typed[i])) {
             tl_cli_quote(cli->options.at[as_typed[i]].text, quoted, sizeof quoted);
-            append(text, size, " --%s %.100s", tl_option_name(as_typed[i]), quoted);
+            append(text, size, " --%s %s", tl_option_name(as_typed[i]), quoted);
         }
 }

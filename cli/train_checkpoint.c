@@ -1,5 +1,6 @@
 /* cli/train_checkpoint.c: what tally train's checkpoints hold, saved and taken up again. */
 #include <math.h>
+#include <string.h>
 
 #include "tally/config.h"
 #include "lora.h"
@@ -14,7 +15,7 @@ enum { EXTRAS = 8192, SCALER_TEXTS = 3 };
 typedef struct contents {
     tl_ckpt_contents run;
     tl_ckpt_part parts[2];
-    tl_safetensors_text texts[3], scaler[SCALER_TEXTS];
+    tl_safetensors_text texts[4], scaler[SCALER_TEXTS];
     char numbers[SCALER_TEXTS][32], lora[TL_LORA_TARGETS + 128];
     tl_ckpt_tensor extras[EXTRAS];
     tl_json *config;
@@ -55,6 +56,8 @@ static contents *contents_of(const tl_train *t, tl_ctx *ctx, tl_trainer *trainer
         tl_cli_lora_note(lora, c.lora, sizeof c.lora);
         c.texts[c.parts[0].n_texts++] = (tl_safetensors_text){"lora", c.lora};
     }
+    if (t->texts[TL_SET_GROUPS][0])
+        c.texts[c.parts[0].n_texts++] = (tl_safetensors_text){"groups", t->texts[TL_SET_GROUPS]};
     precision_of(trainer, &c);
     return &c;
 }
@@ -91,12 +94,33 @@ static tl_status restore_scaler(tl_ctx *ctx, tl_trainer *trainer, const char *pa
     return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", tl_ctx_error(ctx)->message);
 }
 
+/* Other rules would make another run of it; which tensors have states shows only what is frozen. */
+static tl_status check_groups(const tl_train *t, const char *path, tl_error *error) {
+    const char *now = t->texts[TL_SET_GROUPS];
+    tl_ckpt *c = tl_ckpt_open(path, error);
+    if (!c)
+        return error->status;
+    const char *then = tl_ckpt_text(c, "run.groups");
+    if (strcmp(then ? then : "", now) != 0)
+        tl_fail(error, TL_ERR_FORMAT,
+                "%.300s was saved %s%.400s; the run in %.300s now has %s%.400s. Those of the checkpoint go on", path,
+                then ? "with the groups " : "without groups", then ? then : "", t->folder,
+                now[0] ? "the groups " : "none", now);
+    tl_ckpt_close(c);
+    return error->status;
+}
+
 tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_t *start, uint64_t *position,
                            tl_error *error) {
     char path[TL_PATH];
     tl_ckpt_state state = {0};
     tl_ckpt_found found;
     contents *c = contents_of(t, ctx, trainer);
+    tl_train_path(t, "checkpoints", path);
+    if (tl_ckpt_folder_latest(path, found.path, NULL) == TL_OK && check_groups(t, found.path, error) != TL_OK) {
+        tl_json_free(c->config);
+        return error->status;
+    }
     tl_status status = tl_ckpt_folder_load(tl_train_path(t, "checkpoints", path), &c->run, &state, &found, error);
     tl_json_free(c->config);
     if (status == TL_ERR_NOT_FOUND) {
@@ -114,6 +138,12 @@ tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_
     *position = state.data_position;
     if (state.total_steps > 0)
         t->steps = state.total_steps;
+    t->total_is_kept = state.total_steps > 0 && state.total_steps < TL_STEPS_OPEN;
+    if (t->total_is_kept && t->minutes > 0)
+        tl_note(t->cli,
+                "--minutes %s ends the training, and does not change the schedule: it stays that of the %lld steps of "
+                "the checkpoint, bit for bit",
+                t->texts[TL_SET_MINUTES], (long long)state.total_steps);
     if (t->steps >= TL_STEPS_OPEN && t->minutes <= 0) /* it would go on for good */
         return tl_fail(
             error, TL_ERR_ARGUMENT,

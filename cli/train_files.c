@@ -8,6 +8,7 @@
 
 #include "runs.h"
 #include "tally/config.h"
+#include "groups.h"
 #include "train.h"
 
 char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]) {
@@ -57,7 +58,7 @@ static void put_machine(tl_json *json, const tl_machine *m) {
     tl_json_end(json);
 }
 
-static tl_json *run_json(const tl_train *t) {
+static tl_json *run_json(const tl_train *t, const tl_plan *plan) {
     tl_json *json = tl_json_new(NULL, 2);
     if (!json)
         return NULL;
@@ -77,6 +78,7 @@ static tl_json *run_json(const tl_train *t) {
     for (int s = 0; s < TL_SET_COUNT; s++)
         tl_json_put_string(json, tl_setting_name((tl_setting)s), t->texts[s]);
     tl_json_end(json);
+    tl_groups_json(json, &t->plan.optimizer, plan);
     put_machine(json, &t->machine);
     tl_json_end(json);
     return json;
@@ -105,6 +107,7 @@ void tl_train_put_plan(tl_json *json, const tl_train *t, const tl_plan *p) {
     tl_json_put_integer(json, "parameters_non_embedding", p->parameters.non_embedding);
     tl_json_put_integer(json, "parameters_trainable", p->trainable);
     tl_json_end(json);
+    tl_groups_json(json, &t->plan.optimizer, p);
     tl_json_key(json, "flops");
     tl_json_object(json);
     tl_json_put_unsigned(json, "forward_per_token", p->forward_per_token);
@@ -161,7 +164,7 @@ tl_status tl_train_write_start(const tl_train *t, const tl_plan *plan, tl_error 
     if (status == TL_OK)
         status = write_and_free(t, "plan.json", plan_json(t, plan), error);
     if (status == TL_OK && !t->resume) /* last: a folder with a run.json is a run */
-        status = write_and_free(t, "run.json", run_json(t), error);
+        status = write_and_free(t, "run.json", run_json(t, plan), error);
     return status;
 }
 

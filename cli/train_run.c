@@ -8,6 +8,7 @@
 
 #include "tally/meter.h"
 #include "advice.h"
+#include "groups.h"
 #include "train.h"
 
 enum { SPEED_STEPS = 10 };
@@ -23,7 +24,7 @@ typedef struct run {
     tl_trainer *trainer;
     FILE *metrics;
     bool arena_used;
-    const tl_tensor *data[2];       /* the running micro-batch's */
+    const tl_tensor *data[3];       /* the running micro-batch's */
     int64_t now[TL_CATEGORY_COUNT]; /* measured at the running step's peak */
     tl_measured measured;
     double trained_seconds, measured_seconds, interval_seconds;
@@ -159,6 +160,7 @@ static int report_plan(const run *r) {
              t->memory_bytes ? "by --memory" : "available");
     tl_out_answer(t->cli, "fits", rest);
     tl_out_item(t->cli, "model", "%s, %s parameters", t->model.name, tl_text_count((double)p->parameters.unique, a));
+    tl_groups_out(t->cli, &t->plan.optimizer, p);
     if (t->task->out_data)
         t->task->out_data(t);
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
@@ -200,9 +202,10 @@ static tl_status plan_examination(run *r) {
 static int make_plan(run *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
+    char path[TL_PATH];
     if (tl_plan_make(&t->plan, &r->plan, &r->error) != TL_OK ||
         tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK)
-        return tl_failed(t->cli, &r->error);
+        return tl_groups_failed(t->cli, tl_setting_file(t, TL_SET_GROUPS, path), &r->error);
     if (tl_arena_plan_make(r->planned.ctx, &r->arena_plan) != TL_OK) {
         context_failed(r, r->planned.ctx);
         return tl_failed(t->cli, &r->error);
@@ -246,7 +249,7 @@ static void at_peak(void *user) {
     for (int k = 0; tl_trainer_extra(r->trainer, k, NULL, &extra); k++)
         r->now[TL_OPTIM] += bytes_of(r, extra);
     if (tl_phase_get(r->ctx) != TL_PHASE_STEP)
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 3; i++)
             r->now[TL_DATA] += bytes_of(r, r->data[i]);
     r->now[TL_DATA] += bytes_of(r, tl_trainer_ring(r->trainer));
     tl_meter_read(r->meter, &reading);
@@ -256,15 +259,18 @@ static void at_peak(void *user) {
             r->now[TL_WORK] -= r->now[c];
 }
 
+static void forget_batch(run *r) { r->data[0] = r->data[1] = r->data[2] = NULL; }
+
 static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
     run *r = user;
     const tl_task *task = r->t->task;
     const double begin = task->waited ? task->waited(r->t) : tl_seconds();
     (void)micro;
-    r->data[0] = r->data[1] = NULL;
+    forget_batch(r);
     tl_status status = task->batch(r->t, ctx, o, batch);
     r->data[0] = batch->input;
     r->data[1] = batch->target;
+    r->data[2] = batch->positions;
     const double waited = (task->waited ? task->waited(r->t) : tl_seconds()) - begin;
     r->waited_seconds += waited;
     r->interval_waited += waited;
@@ -356,7 +362,7 @@ static tl_status save(run *r) {
                            .loss = r->line.loss,
                            .has_validation_loss = t->has_validation_loss && r->examined == r->line.step,
                            .validation_loss = t->validation_loss};
-    r->data[0] = r->data[1] = NULL; /* the step's batches are gone */
+    forget_batch(r); /* the step's batches are gone */
     (void)end_moment(r);
     const tl_status status = tl_train_save(t, r->ctx, r->trainer, &state, &r->error);
     const int64_t most = end_moment(r);
@@ -451,7 +457,7 @@ static tl_status log_line(run *r) {
 /* With --minutes: as many steps as the speed so far allows, a little less to be sure; never more than were asked for. */
 static void set_total(run *r) {
     tl_train *t = r->t;
-    if (t->minutes <= 0 || r->line.step - r->start != SPEED_STEPS)
+    if (t->minutes <= 0 || t->total_is_kept || r->line.step - r->start != SPEED_STEPS)
         return;
     double left = t->minutes * 60 * 0.95 - r->trained_seconds;
     double speed = r->measured.step_seconds, more = speed > 0 ? left / speed : 0;
@@ -476,7 +482,7 @@ static tl_status examine(run *r, bool last) {
     tl_reading reading;
     read_account(r);
     r->examined = r->line.step;
-    r->data[0] = r->data[1] = NULL; /* the step's batches are gone */
+    forget_batch(r); /* the step's batches are gone */
     tl_meter_step_begin(r->meter);
     const tl_status status = t->task->examine(t, r->ctx, tl_trainer_net(r->trainer), last, &r->error);
     tl_meter_read(r->meter, &reading);
@@ -664,7 +670,7 @@ static int report(run *r) {
 
 static void announce(const run *r) {
     const tl_train *t = r->t;
-    char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured";
+    char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured", text[512];
     double rate = tl_machine_peak(&t->machine, product_dtype(r));
     if (rate > 0)
         tl_text_rate(rate, speed);
@@ -676,6 +682,8 @@ static void announce(const run *r) {
     if (r->planned.train.fp8)
         tl_note(t->cli,
                 "fp8 is emulated: values of the blocks' linear layers are rounded to it and multiplied in bf16");
+    for (int i = 0; i < r->plan.n_groups; i++)
+        tl_note(t->cli, "group %s", tl_group_text(&t->plan.optimizer, &r->plan.groups[i], text, sizeof text));
     if (t->task->say_data)
         t->task->say_data(t);
 }

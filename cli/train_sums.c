@@ -94,9 +94,16 @@ static void close_sums(tl_train *t) {
     t->task_data = NULL;
 }
 
+static tl_status check_sums(const tl_train *t, tl_error *error) {
+    if (t->plan.choices.documents)
+        return tl_fail(error, TL_ERR_ARGUMENT, "--documents masked changes nothing about sums, each a row of its own");
+    return TL_OK;
+}
+
 const tl_task tl_task_sums = {.name = "sums",
                               .least_seq = TL_SUMS_SEQ,
                               .open = open_sums,
+                              .check = check_sums,
                               .start = start_sums,
                               .batch = next_sums,
                               .position = position_of_sums,

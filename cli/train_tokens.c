@@ -16,7 +16,8 @@ typedef struct tl_tokens_task {
     int64_t readers, eval_batches, separator;
     bool locked, vocab_derived, vocab_noted; /* the vocabulary: the largest id + 1; as pack noted */
     tl_sidecar noted[2];                     /* beside train and val */
-    double loss;                             /* of the last examination: nats a token */
+    int64_t *starts[2], n_starts[2]; /* where their documents begin, where no separator says it; NULL: not known */
+    double loss;                     /* of the last examination: nats a token */
     int64_t examined;
 } tl_tokens_task;
 
@@ -64,9 +65,9 @@ static int read_settings(tl_train *t, tl_tokens_task *k) {
     if (strcmp(sampler, samplers[1]) == 0)
         k->sampler.kind = TL_SAMPLER_EPOCHS;
     else if (strcmp(sampler, samplers[0]) != 0)
-        return tl_usage(t->cli, "--sampler %.60s: random and epochs would work", sampler);
+        return tl_setting_failed(t, TL_SET_SAMPLER, " %.60s: random and epochs would work", sampler);
     if (strcmp(lock, "yes") != 0 && strcmp(lock, "no") != 0)
-        return tl_usage(t->cli, "--lock-batches %.60s: yes and no would work", lock);
+        return tl_setting_failed(t, TL_SET_LOCK_BATCHES, " %.60s: yes and no would work", lock);
     k->locked = strcmp(lock, "yes") == 0;
     int status = TL_EXIT_OK;
     if (strcmp(t->texts[TL_SET_SEPARATOR], "none") != 0)
@@ -143,6 +144,25 @@ static int take_notes(tl_train *t, tl_tokens_task *k) {
     return TL_EXIT_OK;
 }
 
+/* Where documents begin where no id between them says it: as given, else as pack noted. */
+static int take_starts(tl_train *t, tl_tokens_task *k) {
+    const char *file = t->texts[TL_SET_BOUNDARIES], *separator = t->texts[TL_SET_SEPARATOR];
+    tl_error error = {TL_OK, ""};
+    tl_status status = TL_OK;
+    if (file[0] && separator[0] && strcmp(separator, "none") != 0)
+        return tl_usage(t->cli, "--boundaries and --separator %.40s: one of them says where documents end", separator);
+    if (file[0])
+        status = tl_starts_from_npy(file, &k->starts[0], &k->n_starts[0], &error);
+    else if (!separator[0])
+        status = tl_sidecar_starts(k->train, &k->starts[0], &k->n_starts[0], &error);
+    if (status == TL_OK && k->val && k->starts[0])
+        status = tl_sidecar_starts(k->val, &k->starts[1], &k->n_starts[1], &error);
+    k->sampler.documents = k->starts[0];
+    k->sampler.document_count = k->n_starts[0];
+    k->sampler.ignore_boundaries = k->sampler.ignore_boundaries || k->starts[0];
+    return status == TL_OK ? TL_EXIT_OK : tl_failed(t->cli, &error);
+}
+
 static int open_tokens(tl_train *t) {
     tl_tokens_task *k = calloc(1, sizeof *k);
     t->task_data = k;
@@ -159,6 +179,8 @@ static int open_tokens(tl_train *t) {
         status = open_stream(t, t->texts[TL_SET_VAL], &k->val);
     if (status == TL_EXIT_OK)
         status = take_notes(t, k);
+    if (status == TL_EXIT_OK)
+        status = take_starts(t, k);
     if (status == TL_EXIT_OK && !t->vocab && !t->model_path[0] && !says_vocab(t->texts[TL_SET_MODEL]))
         status = derive_vocab(t, k);
     t->vocab = t->vocab ? t->vocab : 1; /* a model that says its own is held against the ids as they are read */
@@ -180,12 +202,27 @@ static tl_status sampler_of(const tl_train *t, const tl_tokens *tokens, tl_sampl
     o.kind = kind;
     o.seq = t->plan.seq;
     o.vocab = vocab_of_ids(t);
+    if (tokens == k->val && k->starts[0]) { /* the training stream's are not its own */
+        o.documents = k->starts[1];
+        o.document_count = k->n_starts[1];
+        o.ignore_boundaries = k->starts[1] != NULL;
+    }
     return tl_sampler_init(sampler, tokens, &o, error);
 }
 
 static tl_status check_tokens(const tl_train *t, tl_error *error) {
     const tl_tokens_task *k = t->task_data;
     tl_sampler sampler;
+    if (t->plan.choices.documents && !k->sampler.ignore_boundaries)
+        return tl_fail(
+            error, TL_ERR_ARGUMENT,
+            "--documents masked: where documents end is not known; --separator ID names the id that ends one, "
+            "and tokens that `tally data pack' made have noted it");
+    if (t->plan.choices.documents && k->val && k->starts[0] && !k->starts[1])
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "--documents masked: where the documents of --val %.300s begin is not known; packing it with "
+                       "`tally data pack' notes it",
+                       t->texts[TL_SET_VAL]);
     const tl_status status = sampler_of(t, k->train, k->sampler.kind, &sampler, error);
     return status == TL_OK && k->val ? sampler_of(t, k->val, TL_SAMPLER_IN_ORDER, &sampler, error) : status;
 }
@@ -198,6 +235,7 @@ static tl_status start_tokens(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, uin
                            .threads = (int)k->readers,
                            .slots = SLOTS,
                            .locked = k->locked,
+                           .positions = t->plan.choices.documents,
                            .position = position,
                            .ring = tl_trainer_ring(trainer)};
     o.sampler.seq = t->plan.seq;
@@ -212,7 +250,7 @@ static tl_status next_tokens(tl_train *t, tl_ctx *ctx, const tl_train_options *o
     (void)ctx;
     (void)o;
     const tl_status status = tl_reader_next(k->reader, &next);
-    *batch = (tl_batch){next.input, next.target, next.counted, next.total};
+    *batch = (tl_batch){next.input, next.target, next.counted, next.total, next.positions};
     return status;
 }
 
@@ -237,10 +275,19 @@ static tl_status next_rows(void *user, int64_t first, int64_t rows, int32_t *inp
     return status;
 }
 
+static void positions_of_rows(void *user, int64_t first, int64_t rows, const int32_t *input, int32_t *positions) {
+    const tl_sampler *s = user;
+    const int64_t T = s->options.seq;
+    for (int64_t r = 0; r < rows; r++)
+        tl_sampler_positions(s, (uint64_t)(first + r), input + r * T, positions + r * T);
+}
+
 /* The same windows each time, so that the losses of a run compare. */
 static tl_status examine(tl_train *t, tl_ctx *ctx, tl_net *net, bool last, tl_error *error) {
     tl_tokens_task *k = t->task_data;
-    const tl_eval_options o = {.seq = t->plan.seq, .batch = t->plan.micro_batch};
+    const tl_eval_options o = {.seq = t->plan.seq,
+                               .batch = t->plan.micro_batch,
+                               .positions = t->plan.choices.documents ? positions_of_rows : NULL};
     tl_evaluation result;
     tl_sampler s;
     (void)last;
@@ -322,9 +369,16 @@ static void out_data(const tl_train *t) {
         tl_out_item(t->cli, "vocabulary", "%lld, as %s says", (long long)t->vocab, k->noted[0].path);
     if (t->texts[TL_SET_TOKENIZER][0])
         tl_out_item(t->cli, "tokenizer", "%s", t->texts[TL_SET_TOKENIZER]);
+    char ends[96];
+    if (k->starts[0])
+        snprintf(ends, sizeof ends, "%lld, each of which has its place noted: the first token is",
+                 (long long)k->n_starts[0]);
+    else
+        snprintf(ends, sizeof ends, "end with %lld: the token behind it is", (long long)k->sampler.separator);
     if (k->sampler.ignore_boundaries)
-        tl_out_item(t->cli, "documents", "end with %lld: the token behind it is no target; attention is not masked",
-                    (long long)k->sampler.separator);
+        tl_out_item(t->cli, "documents", "%s no target; %s", ends,
+                    t->plan.choices.documents ? "attention and positions begin anew (--documents masked)"
+                                              : "attention reaches back across it (--documents joined)");
     if (k->val)
         tl_out_item(t->cli, "validation", "%s: %s tokens", t->texts[TL_SET_VAL],
                     tl_text_grouped((tl_u128)tl_tokens_count(k->val), val));
@@ -348,6 +402,8 @@ static void close_tokens(tl_train *t) {
     if (k) {
         tl_tokens_close(k->train);
         tl_tokens_close(k->val);
+        free(k->starts[0]);
+        free(k->starts[1]);
     }
     free(k);
     t->task_data = NULL;

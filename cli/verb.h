@@ -44,6 +44,7 @@ typedef enum tl_option {
     TL_OPTION_GRADS,
     TL_OPTION_UPDATE,
     TL_OPTION_UPDATE_IN_BACKWARD,
+    TL_OPTION_DOCUMENTS,
     TL_OPTION_CHOICE,
     TL_OPTION_RECOMPUTE,
     TL_OPTION_ENGINE,
@@ -56,11 +57,13 @@ typedef enum tl_option {
     TL_OPTION_EP,
     TL_OPTION_DP,
     TL_OPTION_SEQUENCE_PARALLEL,
+    TL_OPTION_GROUPS,
     TL_OPTION_LORA,
     TL_OPTION_QLORA,
     TL_OPTION_LORA_ALPHA,
     TL_OPTION_LORA_DROPOUT,
     TL_OPTION_LORA_TARGETS,
+    TL_OPTION_LORA_TRAIN,
     TL_OPTION_LORA_BASE,
     TL_OPTION_INFER,
     TL_OPTION_MFU,
@@ -73,11 +76,12 @@ typedef enum tl_option {
 /* How a model is run (tally/choices.h): what plan, fit and train take alike. */
 #define TL_TAKES_CHOICES                                                                                               \
     (TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(NORM) | TL_TAKES(GLU) | TL_TAKES(GELU) | TL_TAKES(ROTARY) |       \
-     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(CHOICE))
+     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(DOCUMENTS) | \
+     TL_TAKES(CHOICE))
 /* Finetuning with adapters (tally/lora.h). */
 #define TL_TAKES_LORA                                                                                                  \
     (TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |       \
-     TL_TAKES(LORA_BASE))
+     TL_TAKES(LORA_TRAIN) | TL_TAKES(LORA_BASE))
 
 /* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision; recompute:
  * tl_recompute_kind, every:K leaves K in .size). */
@@ -256,6 +260,9 @@ void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) 
 void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text);
 /* How many bytes the control character at the start of `text` takes; 0: what stands there may be shown. */
 int tl_text_control(const char *text);
+/* The same for names and values from files: bytes that are no UTF-8 and what turns the direction of writing or parts lines
+ * (U+200E, U+2028 to U+202E, U+2066 to U+2069) are not shown either. `written` is what stands for them: \xNN, \uNNNN. */
+int tl_text_hidden(const char *text, char written[8]);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */

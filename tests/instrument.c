@@ -259,6 +259,11 @@ static tl_status tokens(random_batch *r, tl_ctx *ctx, const tl_train_options *o,
     tl_shape shape = TL_SHAPE(ctx, tl_dim_of(o->micro_batch), tl_dim_of(o->seq));
     batch->input = tl_from_data(ctx, TL_I32, shape, TL_DATA, ids, count);
     batch->target = tl_from_data(ctx, TL_I32, shape, TL_DATA, targets, count);
+    if (o->choices.documents) { /* a document of 5 tokens after the other in each row */
+        for (int64_t i = 0; i < count; i++)
+            targets[i] = (int32_t)(i % o->seq % 5);
+        batch->positions = tl_from_data(ctx, TL_I32, shape, TL_DATA, targets, count);
+    }
     return tl_ctx_status(ctx);
 }
 
@@ -295,6 +300,8 @@ tl_status random_batch_source(void *user, tl_ctx *ctx, const tl_train_options *o
     if (status == TL_OK && r->instrument) {
         instrument_is_data(r->instrument, batch->input);
         instrument_is_data(r->instrument, batch->target);
+        if (batch->positions)
+            instrument_is_data(r->instrument, batch->positions);
     }
     return status;
 }

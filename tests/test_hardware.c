@@ -297,6 +297,8 @@ static void refuses_hostile_device_lists(void **state) {
         {"10000001xH100", TL_ERR_OVERFLOW, "the most is"},
         {"H100x8", TL_ERR_ARGUMENT, "count comes first"},
         {"H100:8", TL_ERR_ARGUMENT, "count comes first"},
+        {"8H100", TL_ERR_ARGUMENT, "8xH100"},
+        {"8 H100", TL_ERR_ARGUMENT, "8xH100"},
         {"8xA100", TL_ERR_NOT_FOUND, "A100-SXM4-80GB"},
         {"8xH1000", TL_ERR_NOT_FOUND, "\"H1000\""},
         {"8x8xH100", TL_ERR_NOT_FOUND, "8xH100"},

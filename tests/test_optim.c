@@ -165,7 +165,24 @@ static void test_follows_pytorch(void **state) {
     FOLLOW(adamw_cs336, ADAMW, 0.01, o.beta1 = 0.8, o.beta2 = 0.99, o.epsilon = 1e-4, o.weight_decay = 0.3,
            o.cs336_order = true);
     FOLLOW(adamw_groups, ADAMW, 0.01, o.weight_decay = 0.7, o.decay_all = false, o.groups = groups, o.n_groups = 2);
-    print_message("largest relative difference from PyTorch in 20 cases of 200 steps: %.2g\n", worst);
+    static const tl_parameter_group moments[] = {
+        {.pattern = "down.*",
+         .lr_factor = 0.5,
+         .weight_decay = TL_GROUP_DECAY,
+         .has_betas = true,
+         .beta1 = 0.5,
+         .beta2 = 0.9,
+         .epsilon = 1e-3},
+        {.pattern = "up.*",
+         .lr_factor = 1,
+         .weight_decay = TL_GROUP_DECAY,
+         .has_betas = true,
+         .beta1 = 0.9,
+         .beta2 = 0.95},
+    };
+    for (int update = TL_UPDATE_FUSED; update <= TL_UPDATE_FOREACH; update++)
+        FOLLOW(adamw_moments, ADAMW, 0.01, o.groups = moments, o.n_groups = 2, o.update = (tl_update_code)update);
+    print_message("largest relative difference from PyTorch in 23 cases of 200 steps: %.2g\n", worst);
 }
 
 /* ---- CS336's stream: ../shared/suites/cs336 ---- */
@@ -305,6 +322,19 @@ static void test_clipping(void **state) {
     }
 }
 
+static void test_a_gradient_counts_once(void **state) {
+    (void)state;
+    clipped c = clip_begin(TL_F32, 1, 2, -1, 0);
+    const tl_parameter twice[] = {c.list[0], c.list[1], c.list[0]};
+    double as_before[128];
+    for (int k = 0; k < 128; k++)
+        as_before[k] = 1;
+    assert_null(tl_clip_gradients(c.ctx, twice, 3, 1));
+    check_fails(c.ctx, TL_ERR_ARGUMENT, "a.weight is given twice");
+    check_close("not clipped", tl_tensor_grad(c.list[0].tensor), as_before, 128, 0);
+    clip_end(&c);
+}
+
 static void test_non_finite_gradients(void **state) {
     (void)state;
     static const double bad[] = {NAN, INFINITY, -INFINITY};
@@ -341,22 +371,31 @@ static void refused(const tl_optimizer_options *o, const char *says) {
     tl_ctx_free(ctx);
 }
 
+#define GROUP(pattern_, factor_, decay_, frozen_)                                                                      \
+    { .pattern = pattern_, .lr_factor = factor_, .weight_decay = decay_, .frozen = frozen_ }
+
 static void test_groups_are_checked(void **state) {
     (void)state;
     static const struct {
         tl_parameter_group group;
         const char *says;
     } cases[] = {
-        {{"h.*.weight", 1, TL_GROUP_DECAY, false}, "\"h.*.weight\" matches none of the 4 parameters"},
-        {{"up", 1, 0, false}, "\"up\" matches none"}, /* a pattern is the whole name's */
-        {{"up.weight?", 1, 0, false}, "matches none"},
-        {{NULL, 1, 0, false}, "has no pattern"},
-        {{"*.weight", 0, 0, false}, "a factor above 0 would work, or frozen"},
-        {{"*.weight", -1, 0, false}, "a factor above 0"},
-        {{"*.weight", NAN, 0, false}, "a factor above 0"},
-        {{"*.weight", 1, -0.5, false}, "a weight decay of -0.5"},
-        {{"*.weight", 1, NAN, false}, "a weight decay of"},
-        {{"*.weight", 0.5, 0, true}, "is frozen: a factor of 0.5"},
+        {GROUP("h.*.weight", 1, TL_GROUP_DECAY, false), "\"h.*.weight\" matches none of the 4 parameters"},
+        {GROUP("up", 1, 0, false), "\"up\" matches none"}, /* a pattern is the whole name's */
+        {GROUP("up.weight?", 1, 0, false), "matches none"},
+        {GROUP(NULL, 1, 0, false), "has no pattern"},
+        {GROUP("*.weight", 0, 0, false), "a factor above 0 would work, or frozen"},
+        {GROUP("*.weight", -1, 0, false), "a factor above 0"},
+        {GROUP("*.weight", NAN, 0, false), "a factor above 0"},
+        {GROUP("*.weight", 1, -0.5, false), "a weight decay of -0.5"},
+        {GROUP("*.weight", 1, NAN, false), "a weight decay of"},
+        {GROUP("*.weight", 0.5, 0, true), "is frozen: a factor of 0.5"},
+        {GROUP("weight", 1, 0, false), "\"*weight*\" would match 2"},
+        {GROUP("*", 0, 0, true), "all 4 parameters are frozen and nothing is left"},
+        {{.pattern = "*", .frozen = true, .epsilon = 1e-3}, "is frozen: betas and epsilon have no effect"},
+        {{.pattern = "*", .lr_factor = 1, .has_betas = true, .beta1 = 0.9, .beta2 = 0.99}, "sgd has no betas"},
+        {{.pattern = "*", .lr_factor = 1, .beta2 = 0.99}, "betas that it does not have"},
+        {{.pattern = "*", .lr_factor = 1, .epsilon = 1e-3}, "sgd has no epsilon"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tl_optimizer_options o = tl_optimizer_defaults(TL_OPTIM_SGD);
@@ -367,6 +406,96 @@ static void test_groups_are_checked(void **state) {
     tl_optimizer_options o = tl_optimizer_defaults(TL_OPTIM_SGD);
     o.n_groups = 1;
     refused(&o, "no list of them");
+    static const tl_parameter_group covered[] = {GROUP("up.*", 0.5, 0, false), GROUP("down.*", 1, 0, false),
+                                                 GROUP("*", 1, 0, false)};
+    o.groups = covered;
+    o.n_groups = 3;
+    refused(&o, "\"up.*\" holds nothing: later groups, \"*\" among them");
+    static const struct {
+        double beta1, beta2, epsilon;
+        const char *says;
+    } moments[] = {{1, 0.9, 0, "a beta of 1"},
+                   {-0.1, 0.9, 0, "a beta of -0.1"},
+                   {0.9, 1.5, 0, "a beta of 1.5"},
+                   {0.9, NAN, 0, "a beta of"},
+                   {0.9, 0.9, -1, "an epsilon of -1"},
+                   {0.9, 0.9, NAN, "an epsilon of"},
+                   {0.9, 0.9, INFINITY, "an epsilon of inf"}};
+    for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
+        const tl_parameter_group g = {.pattern = "*",
+                                      .lr_factor = 1,
+                                      .has_betas = true,
+                                      .beta1 = moments[i].beta1,
+                                      .beta2 = moments[i].beta2,
+                                      .epsilon = moments[i].epsilon};
+        o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+        o.groups = &g;
+        o.n_groups = 1;
+        refused(&o, moments[i].says);
+    }
+}
+
+/* A text says what the struct says. Numbers are read by strtod in both, so they are equal and not only close. */
+static void test_groups_as_text(void **state) {
+    (void)state;
+    tl_optimizer_options base = tl_optimizer_defaults(TL_OPTIM_ADAMW);
+    tl_group_list list;
+    tl_error error = {TL_OK, ""};
+    base.lr = 1e-2;
+    assert_int_equal(tl_groups_parse("", &base, &list, &error), TL_OK);
+    assert_int_equal(list.count, 0);
+    const char *text =
+        "*.bias:weight-decay=0.5;h.?.*:lr=1e-3,beta2=0.95,epsilon=1e-6;wte*:frozen;*:lr-factor=2,beta1=0";
+    assert_int_equal(tl_groups_parse(text, &base, &list, &error), TL_OK);
+    assert_int_equal(list.count, 4);
+    const tl_parameter_group *g = list.group;
+    assert_string_equal(g[0].pattern, "*.bias");
+    assert_true(g[0].weight_decay == 0.5 && g[0].lr_factor == 1 && !g[0].has_betas && g[0].epsilon == 0 &&
+                !g[0].frozen);
+    assert_string_equal(g[1].pattern, "h.?.*");
+    assert_true(g[1].lr_factor == 1e-3 / 1e-2 && g[1].weight_decay == TL_GROUP_DECAY && g[1].has_betas);
+    assert_true(g[1].beta1 == 0.9 && g[1].beta2 == 0.95 && g[1].epsilon == 1e-6);
+    assert_string_equal(g[2].pattern, "wte*");
+    assert_true(g[2].frozen && g[2].lr_factor == 0 && g[2].weight_decay == 0);
+    assert_true(g[3].lr_factor == 2 && g[3].has_betas && g[3].beta1 == 0 && g[3].beta2 == 0.999);
+    static const struct {
+        const char *text, *says;
+    } bad[] = {{"*.bias", "group 1, character 1: \"*.bias\" is not PATTERN:RULE"},
+               {"a:frozen;", "group 2, character 10: \"\" is not"},
+               {"a:frozen;;b:frozen", "group 2, character 10"},
+               {":frozen", "is not PATTERN"},
+               {"a:", "is not PATTERN"},
+               {"a:frozen,", "group 1 \"a\", character 10: \"\" is no rule"},
+               {"a:decay=0", "character 3: \"decay=0\" is no rule; lr=X"},
+               {"a:lr", "\"lr\" is no rule"},
+               {"a:lr=", "lr: "},
+               {"a:lr=-1", "lr: "},
+               {"a:lr=nan", "lr: "},
+               {"a:lr=0", "a number above 0 would work, or frozen"},
+               {"a:lr-factor=0", "or frozen"},
+               {"a:epsilon=0", "a number above 0 would work"},
+               {"a:beta1=1", "beta1 is 1; it lies below 1"},
+               {"a:weight-decay=1e31", "weight-decay: "},
+               {"a:lr=1,lr=2", "character 8: lr is given twice"},
+               {"a:lr=1,lr-factor=2", "say the same thing"},
+               {"a:frozen,frozen", "frozen is given twice"},
+               {"a:lr=1;b:frozen,weight-decay=0", "group 2 \"b\", character 8: it is frozen, and its other rules"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        error = (tl_error){TL_OK, ""};
+        assert_int_equal(tl_groups_parse(bad[i].text, &base, &list, &error), TL_ERR_ARGUMENT);
+        if (!strstr(error.message, bad[i].says))
+            fail_msg("\"%s\": \"%s\" does not say \"%s\"", bad[i].text, error.message, bad[i].says);
+    }
+    base.lr = 0;
+    assert_int_equal(tl_groups_parse("a:lr=1", &base, &list, &error), TL_ERR_ARGUMENT);
+    char many[40 * 12 + 1] = "";
+    for (int i = 0; i < 40; i++)
+        strcat(many, i ? ";a:frozen" : "a:frozen");
+    assert_int_equal(tl_groups_parse(many, &base, &list, &error), TL_ERR_ARGUMENT);
+    char longest[TL_GROUPS_TEXT + 1];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = 0;
+    assert_int_equal(tl_groups_parse(longest, &base, &list, &error), TL_ERR_ARGUMENT);
 }
 
 /* One SGD step of lr 1 with decay 1 and no gradient to speak of: θ·(1 − factor·decay) tells which rule held. */
@@ -376,12 +505,14 @@ static void test_the_last_group_holds(void **state) {
         tl_parameter_group groups[3];
         double kept[4]; /* of up.weight, up.bias, down.weight, down.bias */
     } cases[] = {
-        {{{"*", 1, TL_GROUP_DECAY, false}, {"*", 1, TL_GROUP_DECAY, false}, {"*", 1, TL_GROUP_DECAY, false}},
+        {{GROUP("*", 1, TL_GROUP_DECAY, false), GROUP("up.*", 1, TL_GROUP_DECAY, false),
+          GROUP("*s", 1, TL_GROUP_DECAY, false)},
          {0.5, 1, 0.5, 1}}, /* the default rule: no decay of biases */
-        {{{"*", 0.5, TL_GROUP_DECAY, false}, {"*.bias", 1, 0.25, false}, {"down.*", 0.25, 1, false}},
+        {{GROUP("*", 0.5, TL_GROUP_DECAY, false), GROUP("*.bias", 1, 0.25, false), GROUP("down.*", 0.25, 1, false)},
          {0.75, 0.75, 0.75, 0.75}},
-        {{{"up.*", 1, 0, false}, {"??.weight", 1, 1, false}, {"*wn*", 0.5, 0.5, false}}, {0, 1, 0.75, 0.75}},
-        {{{"*", 0, 0, true}, {"*a*", 1, 1, false}, {"d*s", 0, 0, true}}, {1, 0, 1, 1}},
+        {{GROUP("up.*", 1, 0, false), GROUP("??.weight", 1, 1, false), GROUP("*wn*", 0.5, 0.5, false)},
+         {0, 1, 0.75, 0.75}},
+        {{GROUP("*", 0, 0, true), GROUP("*a*", 1, 1, false), GROUP("d*s", 0, 0, true)}, {1, 0, 1, 1}},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
@@ -467,6 +598,20 @@ static void test_parameters_are_checked(void **state) {
     tl_optimizer_options o = tl_optimizer_defaults(TL_OPTIM_ADAMW);
     assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
     check_fails(ctx, TL_ERR_ARGUMENT, "down.bias is given twice");
+    net = net_of(ctx);
+    net.list[2].tensor = tl_transpose(net.list[0].tensor, 0, 1); /* and so are other handles on the same numbers */
+    assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
+    check_fails(ctx, TL_ERR_ARGUMENT, "down.weight is given twice");
+    net = net_of(ctx);
+    net.list[3].tensor = tl_slice(net.list[0].tensor, 0, 1, tl_dim_of(2), 1); /* a part of it */
+    assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
+    check_fails(ctx, TL_ERR_ARGUMENT, "down.bias is given twice");
+    net = net_of(ctx); /* parts that do not meet are parameters like any others: q, k and v of one tensor */
+    net.list[1].tensor = tl_slice(net.list[0].tensor, 0, 0, tl_dim_of(1), 1);
+    net.list[3].tensor = tl_slice(net.list[0].tensor, 0, 1, tl_dim_of(2), 1);
+    tl_optimizer *parts = tl_optimizer_new(ctx, &net.list[1], 3, &o);
+    check_ok(ctx);
+    tl_optimizer_free(parts);
     net = net_of(ctx);
     net.list[1].tensor = tl_cast(net.list[1].tensor, TL_I32); /* an integer parameter is read as a float elsewhere */
     assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
@@ -616,7 +761,9 @@ int main(void) {
         cmocka_unit_test(test_cs336_stream),
         cmocka_unit_test(test_clipping),
         cmocka_unit_test(test_non_finite_gradients),
+        cmocka_unit_test(test_a_gradient_counts_once),
         cmocka_unit_test(test_groups_are_checked),
+        cmocka_unit_test(test_groups_as_text),
         cmocka_unit_test(test_the_last_group_holds),
         cmocka_unit_test(test_options_without_effect),
         cmocka_unit_test(test_parameters_are_checked),

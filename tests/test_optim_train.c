@@ -358,7 +358,7 @@ static void test_restore_makes_all_states(void **state) {
         tl_error error = {0};
         tl_ctx *ctx = tl_ctx_new(&(tl_ctx_options){.kernels = tl_kernels_portable()}, &error);
         tl_model model = gpt2_of(64, 4, 128, 61, 16);
-        tl_parameter_group group = {"h.1.*", 0, 0, true};
+        tl_parameter_group group = {.pattern = "h.1.*", .frozen = true};
         tl_train_options o = {.micro_batch = 1, .seq = 4, .accumulation = 1, .ranks = 1, .dtype = TL_BF16};
         o.optimizer = tl_optimizer_defaults((tl_optimizer_kind)kind);
         o.optimizer.master = o.optimizer.state_f32 = true;

@@ -181,6 +181,14 @@ static void ignores_targets_across_documents(void **state) {
     assert_int_equal(tl_sampler_init(&s, t, &o, &error), TL_OK);
     assert_int_equal(tl_sampler_window(&s, 0, input, target, &error), TL_OK);
     assert_memory_equal(target, begin, sizeof begin);
+    static const int32_t within[] = {0, 1, 2, 0, 1, 2}, from_mark[] = {0, 1, 0, 1, 2, 0};
+    int32_t position[6];
+    tl_sampler_positions(&s, 0, input, position);
+    assert_memory_equal(position, from_mark, sizeof from_mark); /* a mark begins its document */
+    o.separator_begins = false;
+    assert_int_equal(tl_sampler_init(&s, t, &o, &error), TL_OK);
+    tl_sampler_positions(&s, 0, input, position);
+    assert_memory_equal(position, within, sizeof within); /* or ends it */
     o.separator = -1;
     assert_int_equal(tl_sampler_init(&s, t, &o, &error), TL_ERR_ARGUMENT);
     o.documents = starts;
@@ -188,10 +196,16 @@ static void ignores_targets_across_documents(void **state) {
     assert_int_equal(tl_sampler_init(&s, t, &o, &error), TL_OK);
     assert_int_equal(tl_sampler_window(&s, 0, input, target, &error), TL_OK);
     assert_memory_equal(target, end, sizeof end);
+    tl_sampler_positions(&s, 0, input, position);
+    assert_memory_equal(position, within, sizeof within);
     o.seq = 2; /* windows 0 1 2: the second begins with a boundary inside */
     assert_int_equal(tl_sampler_init(&s, t, &o, &error), TL_OK);
     assert_int_equal(tl_sampler_window(&s, 1, input, target, &error), TL_OK);
     assert_true(input[0] == 99 && target[0] == TL_IGNORE_INDEX && target[1] == 8);
+    tl_sampler_positions(&s, 1, input, position); /* 99 | 7: what lies before the window counts for nothing */
+    assert_true(position[0] == 0 && position[1] == 0);
+    tl_sampler_positions(&s, 2, input, position); /* 8 99, from the middle of a document */
+    assert_true(position[0] == 0 && position[1] == 1);
     o.documents = wrong;
     o.document_count = 2;
     error = (tl_error){TL_OK, ""};

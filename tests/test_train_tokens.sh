@@ -139,6 +139,16 @@ run train noise.bin --out minutes $small --minutes 1 --stop-at 3
 said 'a run that --minutes ends stops before it has a number of steps' $?
 gives 'and cannot go on without one: it would for good' 2 'give --minutes again' train --out minutes --resume
 gives 'with --minutes it does' 0 'step 5' train --out minutes --resume --minutes 1 --stop-at 5
+# Once the checkpoint has a number of steps, the time ends a run and leaves its schedule alone: 0.01 minutes are too short for
+# 4000 steps, and a schedule cut short would have other learning rates from step 33 on.
+# shellcheck disable=SC2086
+run train noise.bin --out onego $small --steps 4000 --stop-at 60 --save-every 1000
+# shellcheck disable=SC2086
+run train noise.bin --out timed $small --steps 4000 --stop-at 20 --save-every 1000
+gives '--minutes on resuming says what it does' 0 'does not change the schedule: it stays that of the 4000 steps' train --out timed --resume \
+    --minutes 0.01 --stop-at 60
+same_checkpoints onego timed
+said 'and the run is that of one go, bit for bit' $?
 
 # ---- documents ----
 printf 'one\ntwo and three\nfour\n' >docs.txt
@@ -153,6 +163,70 @@ said 'which changes the run' $?
 run train docs.bin --out noted $small --steps 10
 same_checkpoints docs noted
 said 'without the option it is what pack noted' $?
+
+# Masked: a loss and weights of their own, planned as measured, resumed bit for bit on any threads and readers.
+for attention in eager flash; do
+    masked="--documents masked --attention $attention --separator 256 --val docs.bin --eval-every 5"
+    # shellcheck disable=SC2086
+    run train docs.bin --out "masked-$attention" $small --steps 10 $masked
+    grep -q 'planned = measured in each of 9 steps' out
+    said "masked documents, $attention: planned = measured" $?
+    [ "$(field "masked-$attention/evaluation.json" planned_peak_bytes)" = "$(field "masked-$attention/evaluation.json" measured_peak_bytes)" ]
+    said 'so are those of the validation' $?
+    ! same_checkpoints docs "masked-$attention"
+    said 'and they are another run than joined ones' $?
+    # shellcheck disable=SC2086
+    run train docs.bin --out "half-$attention" $small --steps 10 --stop-at 5 $masked
+    run train --out "half-$attention" --resume --threads 2 --readers 2
+    same_checkpoints "masked-$attention" "half-$attention"
+    said 'resumed, bit for bit' $?
+done
+# 2 steps ready × 2 micro-batches × (input, target, position) × 2 × 8 numbers of 4 bytes = 768; and the batch at hand, 192.
+run ledger masked-eager
+grep -qE 'data +960 ' out || grep -qE 'data +768 ' out
+said 'positions are data, 4 bytes a token' $?
+gives 'and the plan of it says so' 0 'attention and positions begin anew' train docs.bin --dry-run --documents masked --separator 256 --seq 8
+gives 'documents that nobody knows' 2 'where documents end is not known' train noise.bin --dry-run --documents masked --seq 8
+gives 'nor with none' 2 'where documents end is not known' train docs.bin --dry-run --documents masked --separator none --seq 8
+gives 'sums have none' 2 'changes nothing about sums' train sums --dry-run --documents masked
+# Without a separator pack notes where each begins; what others made comes with a .npy. Both are the same run.
+"$TALLY" data pack docs.txt docs.txt docs.txt docs.txt -o bare.bin >/dev/null
+[ "$(tr -d ' \n' <bare.bin.json | sed 's/.*"starts":\[\([^]]*\)\].*/\1/')" = 0,23,46,69 ]
+said 'pack notes where documents begin (23 bytes each)' $?
+gives 'info tells of them' 0 '4 without a separator, as pack noted' data info bare.bin
+python3 -c 'import struct
+def write(name, form, *values):
+    h = "{\"descr\": \"<%s8\", \"fortran_order\": False, \"shape\": (4,), }" % ("i" if form == "q" else "f")
+    h += " " * (118 - 1 - len(h)) + "\n"
+    open(name, "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(h)) + h.encode() + struct.pack("<4" + form, *values))
+write("starts.npy", "q", 0, 23, 46, 69)
+write("beyond.npy", "q", 0, 23, 46, 690)
+write("back.npy", "q", 0, 46, 23, 69)
+write("real.npy", "d", 0, 23, 46, 69)'
+# shellcheck disable=SC2086
+run train bare.bin --out noted-starts $small --steps 6 --documents masked --val bare.bin
+said 'documents without a separator are masked by what pack noted' $?
+cp bare.bin other.bin
+# shellcheck disable=SC2086
+run train other.bin --data-dtype uint16 --out given-starts $small --steps 6 --documents masked --boundaries starts.npy --vocab 256
+[ "$(field noted-starts/metrics.jsonl loss)" = "$(field given-starts/metrics.jsonl loss)" ]
+said 'and by --boundaries alike' $?
+# shellcheck disable=SC2086
+run train other.bin --data-dtype uint16 --out half-starts $small --steps 6 --stop-at 3 --documents masked --boundaries starts.npy --vocab 256
+run train --out half-starts --resume
+same_checkpoints given-starts half-starts
+said 'resumed with them, bit for bit' $?
+elsewhere='train other.bin --data-dtype uint16 --dry-run --seq 8 --boundaries'
+# shellcheck disable=SC2086
+{
+    gives 'beginnings beyond the stream' 2 'document 3 begins at 690' $elsewhere beyond.npy
+    gives 'beginnings that go back' 2 'document 2 begins at 23, before the one before it' $elsewhere back.npy
+    gives 'beginnings that are no whole numbers' 1 'is no list of positions' $elsewhere real.npy
+    gives 'a file that is not there' 1 'nowhere.npy' $elsewhere nowhere.npy
+    gives 'both ways to say it' 2 'one of them says where' $elsewhere starts.npy --separator 5
+}
+gives 'a validation file of which it is not known' 2 'the documents of --val' train bare.bin --dry-run --seq 8 --documents masked \
+    --val noise.bin
 
 # ---- what cannot be ----
 # 256 stands everywhere, so that each target stands behind one: the loss of nothing would be 0, and decay would go on.

@@ -42,13 +42,15 @@ typedef struct tl_generate_options {
 typedef struct tl_generation {
     int64_t prompt_tokens, new_tokens;
     bool ended;                      /* by end_id */
-    tl_infer_counts prefill, decode; /* decode: new_tokens − 1 forwards of one token each */
+    tl_infer_counts prefill, decode; /* decode: new_tokens − 1 forwards of one token each, but for longrope's, below */
 } tl_generation;
 
 /* `prompt` (1 or more ids below the vocabulary) goes through the net at once, then each new token alone. The cache has batch
  * 1 and is gone on with from its length. It must take prompt + max_tokens − 1 more positions: refused before the first
  * forward otherwise. On meta max_tokens tokens are counted and none is drawn: callbacks are not called, prompt's values are
- * not read (NULL is allowed). Every forward starts the ledger's log anew. */
+ * not read (NULL is allowed). Every forward starts the ledger's log anew. Where a new token takes a model with longrope past its
+ * original context, the prompt and all new tokens go through the net once more, for all are turned anew (tl_cache_holds); with
+ * positions in the cache before the prompt that is refused there, TL_ERR_UNSUPPORTED. */
 tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64_t prompt_tokens,
                       const tl_generate_options *options, tl_generation *result) TL_MUST_CHECK;
 
@@ -61,12 +63,15 @@ tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64
  *
  * Losses are computed a token (f32, f64 in a net of f64; logits of 16 bits are widened first) and added in f64 in the order of
  * the text: the sum depends on the batch only as far as the product's bits do. */
+/* Positions [count, seq] of rows that were just asked for, counted from 0 in each document (tl_net_documents). */
+typedef void tl_eval_positions(void *user, int64_t first, int64_t count, const int32_t *input, int32_t *positions);
 typedef struct tl_eval_options {
     int64_t seq, stride; /* stride 0: seq; 1 … seq */
     int64_t batch;       /* windows at once */
     void (*begin)(void *user, int64_t forward);
     void (*done)(void *user, int64_t targets, double nats); /* after each batch: so far. NULL: not called */
     void *user;
+    tl_eval_positions *positions; /* of rows; the rows' user. NULL: rows are whole */
 } tl_eval_options;
 
 /* Ids first … first + count − 1 of the text. */

@@ -20,11 +20,15 @@ extern "C" {
  *   causal         j ≤ p
  *   window_before  j ≥ p − window_before; Hugging Face's sliding_window w is window_before w − 1 with causal
  *   chunk          ⌊j/chunk⌋ = ⌊p/chunk⌋ (Llama 4)
- * A row that sees nothing is 0, and so are its gradients. Blocks of which nothing is seen are not computed.
+ *   positions      i32 or i64[B,T], NULL: none: j ≥ p − positions[b,i]. Counted from 0 in each document of a packed row they keep
+ *                  attention within a document (Dubey et al. 2024, The Llama 3 herd of models, section 3.2)
+ * A row that sees nothing is 0, and so are its gradients. Blocks of which nothing is seen are not computed; where
+ * documents begin is known to no plan, so that what positions alone hide is computed and counted, as without them.
  *   sinks[H]    (floats; NULL: none) a learned logit of each head that joins the softmax's denominator alone (gpt-oss)
- *   slopes[H]   (f32; NULL: none) adds slope·(j − p) to the scores after the softcap (ALiBi, Press et al. 2022); no gradient
+ *   slopes[H]   (f32; NULL: none) adds slope·(j − p) to the scores after the softcap (ALiBi, Press et al. 2022); no gradient. With
+ *               slopes_scaled it adds scale·(slope·j), slope, j and their product each rounded to bf16 (Falcon)
  *   dropout     p of the probabilities, drawn as tl_dropout of [B,H,T,S] with this name would; drawn again in backward
- * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64), sinks and slopes. Accumulates in f32 (f64 for f64).
+ * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64), sinks, slopes and positions. Accumulates in f32 (f64 for f64).
  * Matmul FLOPs: 2·B·H·T·S·(K + L) forward; backward 2·B·H·T·S·(3·K + 2·L), of which 2·B·H·T·S·K are the scores computed
  * again: hardware FLOPs have them, model FLOPs do not. matmul_causal counts visible pairs instead of T·S, `executed` the pairs
  * of blocks (of 64 rows and 64 keys; fewer for large heads) of which at least one is seen.
@@ -40,7 +44,8 @@ typedef struct tl_flash_options {
     int64_t chunk;         /* 0: none */
     double dropout;        /* 0: none */
     const char *dropout_name;
-    tl_tensor *sinks, *slopes;
+    tl_tensor *sinks, *slopes, *positions;
+    bool slopes_scaled;
 } tl_flash_options;
 tl_tensor *tl_flash_attention_(tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_flash_options *options,
                                const char *site);

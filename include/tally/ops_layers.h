@@ -18,6 +18,8 @@ extern "C" {
  *   lengths  i32 or i64[B], x's first axis: j < lengths[b]
  *   causal   j ≤ i + offset; offset is given, or with lengths it is lengths[b] − T
  *   window   i + offset − window_before ≤ j ≤ i + offset + window_after; negative: no limit on that side
+ *   positions  i32 or i64[B,T], x's first axis and rows: j ≥ i + offset − positions[b,i]. With positions that count from 0 in each
+ *            document of a packed row, a row sees its own document alone
  *   chunk    above 0: j ≥ chunk·⌊(i + offset)/chunk⌋ (with causal: a row sees its own chunk alone; Llama 4)
  * sink, of x's dtype and broadcast to it as […,1,1]: a number a matrix whose e^sink joins the sum that a row is divided by, so
  * that a row adds up to less than 1 (gpt-oss; Xiao et al. 2023 call such columns sinks).
@@ -27,8 +29,9 @@ typedef struct tl_mask_options {
     double scale;
     bool causal;
     int64_t offset, window_before, window_after;
-    int64_t chunk;   /* 0: none */
-    tl_tensor *sink; /* NULL: none */
+    int64_t chunk;        /* 0: none */
+    tl_tensor *sink;      /* NULL: none */
+    tl_tensor *positions; /* NULL: none */
 } tl_mask_options;
 tl_tensor *tl_masked_softmax_(tl_tensor *x, tl_tensor *mask, tl_tensor *lengths, const tl_mask_options *options,
                               const char *site);

@@ -52,15 +52,29 @@ typedef enum tl_state_format {
 } tl_state_format;
 
 /* Parameters by name, with rules of their own. In a pattern * is any run of characters, dots too, and ? any one of them:
- * "*.bias", "h.0.*". A pattern that matches no parameter is an error that names it; of several that match one parameter
- * the last holds, whole. */
+ * "*.bias", "h.0.*". Of several groups that match one parameter the last holds, whole. Errors that name the pattern: it
+ * matches no parameter; later groups hold every one that it matches; it has rules for frozen parameters alone. */
 typedef struct tl_parameter_group {
     const char *pattern;
     double lr_factor;    /* times the step's learning rate; above 0 (0 would be a frozen parameter with states) */
     double weight_decay; /* the group's own, whether it holds norms or not; TL_GROUP_DECAY: as without the group */
-    bool frozen; /* no gradient, no states, no master copy, no update; the other two have no effect and must be 0 */
+    bool frozen; /* no gradient, no states, no master copy, no update; the others have no effect and must be 0 */
+    bool has_betas;
+    double beta1, beta2; /* adam, adamw, adamw8bit; with has_betas */
+    double epsilon;      /* all but sgd; 0: as without the group */
 } tl_parameter_group;
 #define TL_GROUP_DECAY (-1.0)
+
+/* Groups as one text: PATTERN:RULE,RULE;PATTERN:RULE. A rule is lr=X (of a run whose learning rate is `lr`), lr-factor=X,
+ * weight-decay=X, beta1=X, beta2=X, epsilon=X or frozen. What a group does not say is as without it, a beta the other's
+ * pair in `base`. Errors name the group, its rule and the place in the text. */
+#define TL_GROUPS_MOST 32
+#define TL_GROUPS_TEXT 1024
+typedef struct tl_group_list {
+    tl_parameter_group group[TL_GROUPS_MOST]; /* patterns lie in .text: not to be copied */
+    int count;
+    char text[TL_GROUPS_TEXT];
+} tl_group_list;
 
 /* What an optimizer has no use for must be 0; the message names who would take it. */
 typedef struct tl_optimizer_options {
@@ -87,6 +101,9 @@ typedef struct tl_optimizer_options {
 /* adamw, adamw8bit: lr 1e-3, betas 0.9 0.999, ε 1e-8, decay 0.01 (torch.optim.AdamW). adam: the same without decay. sgd: lr
  * 1e-2. adagrad: lr 1e-2, ε 1e-5 (lecture). rmsprop: lr 1e-2, α 0.99, ε 1e-8 (torch.optim.RMSprop). */
 tl_optimizer_options tl_optimizer_defaults(tl_optimizer_kind kind);
+/* "" is no group. `base` gives lr and betas, and has no groups itself; the list must outlive whatever borrows it. */
+tl_status tl_groups_parse(const char *text, const tl_optimizer_options *base, tl_group_list *list,
+                          tl_error *error) TL_MUST_CHECK;
 const char *tl_optimizer_name(tl_optimizer_kind kind); /* "none" "sgd" "adagrad" "adamw" "adam" "rmsprop" "adamw8bit" */
 
 typedef struct tl_optimizer tl_optimizer;
@@ -101,6 +118,14 @@ tl_status tl_optimizer_step(tl_optimizer *optimizer, double lr) TL_MUST_CHECK;
  * of another format as an f32 tensor that lives for that parameter's update, one in f32 in place. */
 void tl_optimizer_unscale(tl_optimizer *optimizer, bool on, double factor);
 int64_t tl_optimizer_steps(const tl_optimizer *optimizer);
+
+/* The rule that holds for parameter i: the default's, or its group's. Pure. */
+typedef struct tl_parameter_rule {
+    int group; /* its index in tl_optimizer_options.groups; −1: none */
+    double lr_factor, weight_decay, beta1, beta2, epsilon;
+    bool frozen;
+} tl_parameter_rule;
+tl_parameter_rule tl_optimizer_rule(const tl_optimizer *optimizer, int i);
 
 /* How many state tensors parameter i has, or will have once it was updated: 0 to TL_OPTIM_MAX_STATES. Pure. */
 int tl_optimizer_states(const tl_optimizer *optimizer, int i);

@@ -37,10 +37,6 @@ typedef struct tl_plan_options {
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
     tl_choices choices; /* tally/choices.h; what changes nothing for the model is said among the assumptions */
-    bool
-        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
-    bool offload;         /* tl_net_offload; without recompute full or every:K it changes nothing */
-    bool hold_logits;     /* tl_train_options */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     /* tally/engine.h: what is held beside tensors, and whose choices those are; NULL: tally */
     const struct tl_engine *engine;
@@ -73,6 +69,13 @@ typedef struct tl_plan_holder { /* who holds the peak's bytes */
     int64_t bytes, count;
 } tl_plan_holder;
 
+/* Parameters under one rule: a group's (tally/optim.h), or the default's; two rows where norms and biases have no decay. */
+typedef struct tl_plan_group {
+    tl_parameter_rule rule;
+    int64_t tensors, parameters;
+} tl_plan_group;
+#define TL_PLAN_GROUPS (2 * (TL_GROUPS_MOST + 1))
+
 typedef struct tl_plan_peak {
     int64_t bytes;
     int64_t by_category[TL_CATEGORY_COUNT];
@@ -83,7 +86,10 @@ typedef struct tl_plan_peak {
 typedef struct tl_plan {
     /* model */
     tl_parameter_count parameters;
-    int64_t trainable;      /* of parameters.unique: all, or the adapters */
+    int64_t trainable; /* of parameters.unique: all, the adapters, or what no group freezes */
+    tl_plan_group groups
+        [TL_PLAN_GROUPS]; /* in the order of the rules, the default's first; frozen base weights of adapters too */
+    int n_groups;
     int64_t adapted_layers; /* linear layers with adapters; 0: none, and the next two are not set */
     double lora_alpha;
     char lora_targets[TL_LORA_TARGETS]; /* as meant: "q_proj,v_proj" */
@@ -217,6 +223,10 @@ tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis,
 /* Parameters of a model, counted by building it on meta. */
 tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;
 tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_error *error) TL_MUST_CHECK;
+
+/* "its tensors hold 74,496 values, not these 74,240": where the file that described the model (GGUF) holds more or fewer than
+ * that model has parameters. False: it does not, or it came without tensors. */
+bool tl_plan_file_differs(const tl_model *model, const tl_parameter_count *count, char text[160]);
 
 /* Bytes of device memory: label, the memory itself, and what is left beside the engine's device context and workspaces (NULL:
  * tally's). 0 where unknown. */

@@ -113,7 +113,8 @@ typedef struct tl_sampler_options {
     uint64_t seed; /* of the data */
     int64_t vocab; /* 0: not checked beyond 2^31 */
     /* Documents packed one behind the other: where boundaries are known, the first token of a document is no target (it is
-     * TL_IGNORE_INDEX: nothing before it foretells it). Attention still reaches back across a boundary: it is not masked.
+     * TL_IGNORE_INDEX: nothing before it foretells it). Attention reaches back across a boundary unless the net is told of
+     * positions (tl_sampler_positions).
      * Known are they by an id that ends each document (nanoGPT) or begins it (llm.c), or by the documents' positions. */
     bool ignore_boundaries;
     int64_t separator; /* −1: none */
@@ -134,6 +135,9 @@ tl_status tl_sampler_init(tl_sampler *sampler, const tl_tokens *tokens, const tl
                           tl_error *error) TL_MUST_CHECK;
 /* Position of window `index` in the stream. */
 int64_t tl_sampler_start(const tl_sampler *sampler, uint64_t index);
+/* Of a window's inputs: how many tokens of its own document stand before each in the window (tl_net_documents). Boundaries are
+ * those of ignore_boundaries; the window's first token is 0. Pure. */
+void tl_sampler_positions(const tl_sampler *sampler, uint64_t index, const int32_t *input, int32_t *positions);
 /* T inputs and T targets of window `index`. */
 tl_status tl_sampler_window(const tl_sampler *sampler, uint64_t index, int32_t *input, int32_t *target,
                             tl_error *error) TL_MUST_CHECK;
@@ -146,10 +150,11 @@ typedef struct tl_reader_options {
     int64_t accumulation; /* A micro-batches a step; 0 is 1 */
     int threads;          /* that read ahead; 0: read when asked */
     int slots;            /* steps held ready; 0 is 2 */
+    bool positions;       /* batches have them; the sampler knows boundaries */
     bool locked;          /* their memory is locked (mlock); where the system refuses, that is an error */
     uint64_t position;    /* windows drawn before: 0, or a checkpoint's */
-    tl_tensor
-        *ring; /* NULL: its own; or i32 [slots,A,2,B,T], contiguous: the caller's, and outlives it (tl_trainer_ring) */
+    tl_tensor *
+        ring; /* NULL: its own; or i32 [slots,A,2,B,T] (3 with positions), contiguous: the caller's, and outlives it (tl_trainer_ring) */
 } tl_reader_options;
 
 typedef struct tl_reader tl_reader;
@@ -160,6 +165,7 @@ void tl_reader_free(tl_reader *reader);
 typedef struct tl_token_batch {
     tl_tensor *input, *target; /* i32 [B,T], category data, dims named B and T */
     int64_t counted, total;    /* targets that are not ignored, of this batch and of its step; total 0: all count */
+    tl_tensor *positions;      /* as input; NULL: not asked for */
 } tl_token_batch;
 /* The next micro-batch, its tensors in the current scope. A step in which no target counts is an error. An error met ahead arrives when its step's turn has come, with the
  * id, its index and its file, and sticks in the context. */

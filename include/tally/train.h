@@ -26,11 +26,6 @@ typedef struct tl_train_options {
     bool loss_scaling;  /* dynamic loss scaling: tl_loss_scaler */
     bool fp8;           /* linear layers of blocks in emulated float8: tl_net_use_fp8 */
     tl_choices choices; /* how the model is run, gradients kept and parameters stepped (tally/choices.h) */
-    bool
-        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
-    bool offload; /* tl_net_offload; without recompute full or every:K it changes nothing */
-    bool
-        hold_logits; /* the f32 logits of loss full-fp32 live until the next forward, as in a loop that has them in a variable */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     int prefetch;         /* steps whose batches a reader holds ready: their buffers are the trainer's; 0: none */
 } tl_train_options;
@@ -56,6 +51,8 @@ typedef struct tl_batch {
      * the whole step, the same in each of its batches, which add up to it. Loss and gradients are then those of one batch
      * of all of them: this one weighs counted/total instead of 1/A. A total of 0: not told. */
     int64_t counted, total;
+    /* With choices.documents: positions i32 [B,T], counted from 0 in each document of a row (tl_net_documents). */
+    tl_tensor *positions;
 } tl_batch;
 typedef tl_status tl_batch_source(void *user, tl_ctx *ctx, const tl_train_options *options, int64_t micro,
                                   tl_batch *batch);
@@ -68,7 +65,7 @@ void tl_trainer_free(tl_trainer *trainer);
 tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t seq) TL_MUST_CHECK;
 tl_net *tl_trainer_net(const tl_trainer *trainer);
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer);
-/* With prefetch: i32 [prefetch,A,2,B,T] of category data, what tl_reader_options.ring wants; else NULL. Borrowed; pure. */
+/* With prefetch: i32 [prefetch,A,2,B,T], or [prefetch,A,3,B,T] with choices.documents, of category data, what tl_reader_options.ring wants; else NULL. Borrowed; pure. */
 tl_tensor *tl_trainer_ring(const tl_trainer *trainer);
 
 /* What a checkpoint must carry beside parameters, optimizer and streams. */

@@ -14,20 +14,21 @@ struct tl_reader {
     tl_ctx *ctx;
     tl_sampler sampler;
     int64_t micro_batch, seq, accumulation;
-    int64_t half;          /* ids of a micro-batch's inputs, and of its targets */
+    int64_t half;          /* ids of a micro-batch's inputs, of its targets, and its positions where there are some */
+    int64_t parts;         /* 2, or 3 with positions */
     uint64_t first, taken; /* windows drawn before this reader, micro-batches handed out by it */
     int64_t micro;         /* of the step at hand, the next to hand out */
     int slot;              /* where that step lies */
     int64_t total;         /* its targets that count */
     double waited;
     tl_tensor *own_ring;
-    int32_t *ring; /* [slots, A, 2, B, T] */
+    int32_t *ring; /* [slots, A, parts, B, T] */
     size_t locked_bytes;
     tl_worker *worker;
 };
 
 static int32_t *inputs_of(const tl_reader *r, int slot, int64_t micro) {
-    return r->ring + ((int64_t)slot * r->accumulation + micro) * 2 * r->half;
+    return r->ring + ((int64_t)slot * r->accumulation + micro) * r->parts * r->half;
 }
 
 static tl_status make_step(void *self, uint64_t item, int slot, tl_error *error) {
@@ -39,6 +40,8 @@ static tl_status make_step(void *self, uint64_t item, int slot, tl_error *error)
         const tl_status status = tl_sampler_window(&r->sampler, window, input, input + r->half, error);
         if (status != TL_OK)
             return status;
+        if (r->parts > 2)
+            tl_sampler_positions(&r->sampler, window, input, input + 2 * r->half);
     }
     return TL_OK;
 }
@@ -57,15 +60,15 @@ static void batch_dims(tl_ctx *ctx, int64_t micro_batch, int64_t seq, tl_dim *B,
 }
 
 static tl_status check_ring(const tl_reader *r, const tl_tensor *ring, int slots) {
-    const int64_t size[5] = {slots, r->accumulation, 2, r->micro_batch, r->seq};
+    const int64_t size[5] = {slots, r->accumulation, r->parts, r->micro_batch, r->seq};
     bool good = tl_tensor_dtype(ring) == TL_I32 && tl_tensor_ndim(ring) == 5 && tl_tensor_is_contiguous(ring);
     for (int i = 0; good && i < 5; i++)
         good = tl_tensor_size(ring, i) == size[i];
     char text[256];
     return good ? TL_OK
-                : tl_ctx_fail(r->ctx, TL_ERR_SHAPE, "a ring of %s; i32 [%d, %lld, 2, %lld, %lld] would work",
+                : tl_ctx_fail(r->ctx, TL_ERR_SHAPE, "a ring of %s; i32 [%d, %lld, %lld, %lld, %lld] would work",
                               tl_tensor_text(ring, text, sizeof text), slots, (long long)r->accumulation,
-                              (long long)r->micro_batch, (long long)r->seq);
+                              (long long)r->parts, (long long)r->micro_batch, (long long)r->seq);
 }
 
 static tl_status make_room(tl_reader *r, const tl_reader_options *o, int slots) {
@@ -79,14 +82,14 @@ static tl_status make_room(tl_reader *r, const tl_reader_options *o, int slots) 
     }
     tl_dim B, T;
     batch_dims(ctx, r->micro_batch, r->seq, &B, &T);
-    tl_shape shape = TL_SHAPE(ctx, tl_dim_of(slots), tl_dim_of(r->accumulation), tl_dim_of(2), B, T);
+    tl_shape shape = TL_SHAPE(ctx, tl_dim_of(slots), tl_dim_of(r->accumulation), tl_dim_of(r->parts), B, T);
     r->own_ring = tl_keep(tl_empty(ctx, TL_I32, shape, TL_DATA));
     r->ring = tl_tensor_data(r->own_ring);
     return tl_ctx_status(ctx);
 }
 
 static tl_status lock_memory(tl_reader *r, int slots) {
-    const size_t bytes = (size_t)slots * (size_t)r->accumulation * 2 * (size_t)r->half * sizeof *r->ring;
+    const size_t bytes = (size_t)slots * (size_t)r->accumulation * (size_t)r->parts * (size_t)r->half * sizeof *r->ring;
     char allowed[64] = "not known";
     struct rlimit limit;
     if (mlock(r->ring, bytes) == 0) {
@@ -122,10 +125,13 @@ static tl_status set_up(tl_reader *r, const tl_tokens *tokens, const tl_reader_o
     r->micro_batch = o->micro_batch;
     r->accumulation = o->accumulation ? o->accumulation : 1;
     r->seq = o->sampler.seq;
+    r->parts = o->positions ? 3 : 2;
+    if (o->positions && !o->sampler.ignore_boundaries)
+        return tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "positions in documents whose boundaries are ignored");
     r->first = o->position;
     if (o->micro_batch < 1 || r->accumulation < 1 || !tl_mul_i64(o->micro_batch, r->accumulation, &windows) ||
         !tl_mul_i64(windows, r->seq, &bytes) ||
-        !tl_mul_i64(bytes, (int64_t)slots * 2 * (int64_t)sizeof(int32_t), &bytes))
+        !tl_mul_i64(bytes, (int64_t)slots * r->parts * (int64_t)sizeof(int32_t), &bytes))
         return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
                            "%lld micro-batches of %lld windows of %lld tokens; 1 or more that fit in memory would work",
                            (long long)r->accumulation, (long long)o->micro_batch, (long long)r->seq);
@@ -185,7 +191,7 @@ static tl_status take_step(tl_reader *r) {
 
 tl_status tl_reader_next(tl_reader *r, tl_token_batch *batch) {
     tl_ctx *ctx = r->ctx;
-    *batch = (tl_token_batch){NULL, NULL, 0, 0};
+    *batch = (tl_token_batch){.input = NULL};
     tl_status status = tl_ctx_status(ctx);
     if (status == TL_OK && r->micro == 0)
         status = take_step(r);
@@ -196,6 +202,8 @@ tl_status tl_reader_next(tl_reader *r, tl_token_batch *batch) {
     batch_dims(ctx, r->micro_batch, r->seq, &B, &T);
     batch->input = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from, r->half);
     batch->target = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from + r->half, r->half);
+    if (r->parts > 2)
+        batch->positions = tl_from_data(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA, from + 2 * r->half, r->half);
     batch->total = r->total;
     batch->counted = r->total ? count_targets(r, r->micro) : 0;
     r->taken++;

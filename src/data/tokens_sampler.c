@@ -87,6 +87,20 @@ static void ignore_boundaries(const tl_sampler_options *o, int64_t start, const 
             target[t] = TL_IGNORE_INDEX;
 }
 
+void tl_sampler_positions(const tl_sampler *s, uint64_t index, const int32_t *input, int32_t *positions) {
+    const tl_sampler_options *o = &s->options;
+    const int64_t start = tl_sampler_start(s, index), T = o->seq;
+    int64_t document = first_document_from(o, start), begin = 0;
+    for (int64_t t = 0; t < T; t++) {
+        for (; document < o->document_count && o->documents[document] <= start + t; document++)
+            begin = t;
+        if (o->separator >= 0 &&
+            (o->separator_begins ? input[t] == o->separator : t > 0 && input[t - 1] == o->separator))
+            begin = t;
+        positions[t] = (int32_t)(t - begin);
+    }
+}
+
 tl_status tl_sampler_window(const tl_sampler *s, uint64_t index, int32_t *input, int32_t *target, tl_error *error) {
     const tl_sampler_options *o = &s->options;
     const int64_t start = tl_sampler_start(s, index), T = o->seq;

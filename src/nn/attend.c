@@ -32,32 +32,37 @@ static tl_tensor *by_matrix(tl_ctx *ctx, tl_tensor *x, const tl_tensor *scores) 
 }
 
 /* slope·j, a row for each head (Press et al. 2022, ALiBi, section 3): what is the same for a whole row of scores, slope·i,
- * softmax does not see. In the scores' format, as Hugging Face's models have it. */
-static tl_tensor *alibi(tl_ctx *ctx, tl_tensor *slopes, const tl_tensor *scores) {
+ * softmax does not see. In the scores' format, as Hugging Face's models have it. Falcon's is made in bf16 whatever the format,
+ * and divided by √K with the scores (transformers' modeling_falcon.py, build_alibi_tensor and FalconAttention). */
+static tl_tensor *alibi(tl_ctx *ctx, const tl_attend_options *o, const tl_tensor *scores, double scale) {
     const tl_shape *s = tl_tensor_shape(scores);
-    tl_tensor *column = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, s->dim[s->ndim - 1]), TL_WORK);
-    tl_tensor *by_head = by_matrix(ctx, slopes, scores);
+    tl_dtype made = o->slopes_scaled ? TL_BF16 : TL_F32;
+    tl_tensor *column = tl_empty(ctx, made, TL_SHAPE(ctx, s->dim[s->ndim - 1]), TL_WORK);
+    tl_tensor *by_head = by_matrix(ctx, o->slopes, scores);
     if (!column || !by_head)
         return NULL;
-    tl_tensor *bias = tl_mul(tl_cast(by_head, TL_F32), tl_range(column, 0, 1));
-    return tl_cast(bias, tl_tensor_dtype(scores));
+    tl_tensor *bias = tl_cast(tl_mul(tl_cast(by_head, made), tl_range(column, 0, 1)), tl_tensor_dtype(scores));
+    return o->slopes_scaled ? tl_scale(bias, scale, 0) : bias;
 }
 
-static tl_mask_options seen_by(const tl_attend_options *o, int64_t past, int64_t columns, double scale) {
+static tl_mask_options seen_by(const tl_net *net, const tl_attend_options *o, int64_t past, int64_t columns,
+                               double scale) {
     bool limited = o->window > 0 && o->window < columns;
     return (tl_mask_options){.scale = scale,
                              .causal = true,
                              .offset = past,
                              .window_before = limited && !o->chunked ? o->window - 1 : -1,
                              .window_after = -1,
-                             .chunk = limited && o->chunked ? o->window : 0};
+                             .chunk = limited && o->chunked ? o->window : 0,
+                             .positions = net->positions};
 }
 
 /* ---- masks as tensors: additive, one a forward for each way of seeing that a layer has ---- */
 
 /* 0 where a row sees, −∞ where not; `shape` ends in rows and columns. */
-static tl_tensor *make_mask(tl_ctx *ctx, const tl_attend_options *o, tl_dtype dtype, tl_shape shape) {
-    tl_mask_options seen = seen_by(o, 0, shape.dim[shape.ndim - 1].size, 1);
+static tl_tensor *make_mask(tl_net *net, const tl_attend_options *o, tl_dtype dtype, tl_shape shape) {
+    tl_ctx *ctx = net->ctx;
+    tl_mask_options seen = seen_by(net, o, 0, shape.dim[shape.ndim - 1].size, 1);
     tl_tensor *zero = tl_empty(ctx, dtype, (tl_shape){.ndim = 0}, TL_WORK);
     return zero && tl_fill(zero, 0) ? tl_masked_scores(tl_expand(zero, shape), NULL, NULL, &seen) : NULL;
 }
@@ -85,7 +90,7 @@ bool tl_make_masks(tl_net *net, const tl_tensor *tokens) {
     bool recording = ctx->recording, ok = true;
     if (!adds_mask(net) || s->ndim != 2)
         return true;
-    tl_dim each = net->choices.mask_tensor ? s->dim[0] : tl_dim_of(1);
+    tl_dim each = net->choices.mask_tensor || net->positions ? s->dim[0] : tl_dim_of(1);
     ctx->recording = false;
     tl_module_begin(ctx, "mask", -1);
     for (int64_t i = 0; i < net->model.layers && ok; i++) {
@@ -95,7 +100,7 @@ bool tl_make_masks(tl_net *net, const tl_tensor *tokens) {
         if (mask_of(net, &o) || net->n_masks == TL_MASKS)
             continue;
         tl_scope_begin(ctx);
-        tl_tensor *mask = make_mask(ctx, &o, net->dtype, TL_SHAPE(ctx, each, tl_dim_of(1), s->dim[1], s->dim[1]));
+        tl_tensor *mask = make_mask(net, &o, net->dtype, TL_SHAPE(ctx, each, tl_dim_of(1), s->dim[1], s->dim[1]));
         if ((ok = mask != NULL))
             net->masks[net->n_masks++] = (tl_mask){tl_keep(mask), o.window, o.chunked};
         tl_scope_end(ctx);
@@ -146,16 +151,25 @@ static tl_tensor *composed_softmax(tl_tensor *x) {
     return y;
 }
 
-/* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. Takes the
- * scores. */
-static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, tl_tensor *mask) {
+/* torch.max(scores, finfo.min): keeps the scores. Takes them. */
+static tl_tensor *clamped(tl_ctx *ctx, tl_tensor *scores) {
+    tl_dtype dtype = scores ? tl_tensor_dtype(scores) : TL_F32;
+    double lowest = dtype == TL_F16 ? -65504.0 : dtype == TL_BF16 ? -0x1.FEp127 : -0x1.FFFFFEp127;
+    tl_tensor *one = tl_empty(ctx, dtype, TL_SHAPE(ctx, tl_dim_of(1)), TL_WORK);
+    return let_go(scores, tl_maximum(scores, one ? tl_fill(one, lowest) : NULL));
+}
+
+/* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. `scale` is
+ * what is still to be multiplied, `whole` what is in the end. Takes the scores. */
+static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, double whole,
+                          tl_tensor *mask) {
     const tl_attend_options *o = &core->options;
     if (!scores)
         return NULL;
-    tl_mask_options seen = seen_by(o, core->past, tl_tensor_size(scores, -1), scale);
+    tl_mask_options seen = seen_by(core->net, o, core->past, tl_tensor_size(scores, -1), scale);
     if (o->sinks && !(seen.sink = by_matrix(ctx, o->sinks, scores)))
         return NULL;
-    tl_tensor *bias = o->slopes ? alibi(ctx, o->slopes, scores) : NULL;
+    tl_tensor *bias = o->slopes ? alibi(ctx, o, scores, whole) : NULL;
     if (o->slopes && !bias)
         return NULL;
     tl_dtype dtype = tl_tensor_dtype(scores);
@@ -165,6 +179,8 @@ static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *sc
         scores = masked(ctx, scores, scale, mask, bias);
         seen = (tl_mask_options){.scale = 1, .window_before = -1, .window_after = -1, .sink = seen.sink};
         bias = NULL;
+        if (core->net->choices.clamp_scores && core->net->choices.attention == TL_ATTENTION_EAGER)
+            scores = clamped(ctx, scores);
     }
     if (wide) {
         scores = let_go(scores, tl_cast(scores, TL_F32));
@@ -177,7 +193,7 @@ static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *sc
         tl_release(scores);
         return wide && made ? let_go(made, tl_cast(made, dtype)) : made;
     }
-    bool plain = !seen.sink && !bias && seen.window_before < 0 && seen.chunk == 0;
+    bool plain = !seen.sink && !seen.positions && !bias && seen.window_before < 0 && seen.chunk == 0;
     tl_tensor *weights =
         plain ? tl_softmax(scores, seen.scale, seen.causal) : tl_masked_softmax(scores, bias, NULL, &seen);
     tl_release(scores);
@@ -212,14 +228,15 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
     tl_net *net = core->net;
     const tl_choices *c = &net->choices;
     const tl_attend_options *o = &core->options;
-    double scale = scale_of(core, in[0]);
+    double scale = scale_of(core, in[0]), whole = scale;
     bool math = c->attention == TL_ATTENTION_MATH;
     tl_tensor *q = in[0], *k = in[1], *v = in[2], *mask = NULL;
     if (math && !net->cache) {
-        tl_dim T = tl_tensor_shape(q)->dim[tl_tensor_ndim(q) - 2];
+        tl_dim B = tl_tensor_shape(q)->dim[0], T = tl_tensor_shape(q)->dim[tl_tensor_ndim(q) - 2];
         q = tl_scale(q, scale, 0);
         scale = 1;
-        mask = make_mask(ctx, o, tl_tensor_dtype(q), TL_SHAPE(ctx, T, T));
+        mask = make_mask(net, o, tl_tensor_dtype(q),
+                         net->positions ? TL_SHAPE(ctx, B, tl_dim_of(1), T, T) : TL_SHAPE(ctx, T, T));
     } else if (adds_mask(net) && mask_of(net, o))
         mask = mask_of(net, o)->tensor;
     k = tl_transpose(k, -1, -2);
@@ -235,7 +252,7 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
         scores = capped(scores, scale, o->softcap);
         scale = 1;
     }
-    tl_tensor *weights = softmax(ctx, core, scores, scale, mask);
+    tl_tensor *weights = softmax(ctx, core, scores, scale, whole, mask);
     if (math)
         tl_release(mask);
     weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
@@ -249,7 +266,7 @@ static tl_status flash_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
     const struct tl_core *core = user;
     const tl_net *net = core->net;
     const tl_attend_options *o = &core->options;
-    tl_mask_options seen = seen_by(o, core->past, tl_tensor_size(in[1], 2), 1);
+    tl_mask_options seen = seen_by(net, o, core->past, tl_tensor_size(in[1], 2), 1);
     tl_flash_options flash = {.scale = scale_of(core, in[0]),
                               .softcap = o->softcap,
                               .causal = true,
@@ -259,7 +276,9 @@ static tl_status flash_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
                               .dropout = net->training ? net->model.dropout_attention : 0,
                               .dropout_name = "attention",
                               .sinks = o->sinks,
-                              .slopes = o->slopes};
+                              .slopes = o->slopes,
+                              .slopes_scaled = o->slopes_scaled,
+                              .positions = net->positions};
     tl_module_begin(ctx, "flash", -1);
     out[0] = tl_flash_attention(in[0], in[1], in[2], &flash);
     tl_module_end(ctx);
@@ -287,11 +306,7 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
     if (!q || !k || !v)
         return NULL;
     tl_ctx *ctx = net->ctx;
-    struct tl_core core = {net, *options, tl_first_position(net)};
-    if (options->cached)
-        core.past = tl_tensor_size(k, 2) - tl_tensor_size(q, 2);
-    else if (net->cache && !tl_cache_append(net, &k, &v, &core.past))
-        return NULL;
+    struct tl_core core = {net, *options, tl_tensor_size(k, 2) - tl_tensor_size(q, 2)};
     const tl_shape *shape = tl_tensor_shape(q);
     tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];
     tl_dim G = tl_tensor_shape(k)->dim[1], L = tl_tensor_shape(v)->dim[3];

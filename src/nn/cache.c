@@ -47,6 +47,8 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
                    : S;
     for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); cache->part && tl_repeat_next(&r);) {
         const tl_attention *a = &net->blocks[r.index].attention;
+        if (net->blocks[r.index].kv_from >= 0)
+            continue;
         tl_dim held = net->blocks[r.index].layer & TL_LAYER_WINDOW ? W : S;
         tl_dim latent = tl_dim_add(ctx, net->symbols.Rkv, net->symbols.Kr);
         tl_module_begin(ctx, "cache", r.index);
@@ -103,8 +105,16 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
     return TL_OK;
 }
 
+bool tl_cache_holds(const tl_cache *cache, int64_t tokens) {
+    const tl_model *m = &cache->net->model;
+    return m->rope_scaling != TL_ROPE_LONGROPE || cache->length == 0 || cache->length > m->rope_original_context ||
+           tokens <= m->rope_original_context - cache->length;
+}
+
 static tl_tensor *part_of(const tl_cache *cache, int64_t layer, int which) {
-    return layer < 0 || layer >= cache->net->model.layers ? NULL : cache->part[2 * layer + which];
+    if (layer < 0 || layer >= cache->net->model.layers)
+        return NULL;
+    return cache->part[2 * tl_model_kv_source(&cache->net->model, layer) + which];
 }
 
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer) { return part_of(cache, layer, 0); }
@@ -148,24 +158,25 @@ static tl_tensor *windowed(tl_net *net, tl_tensor *kept, tl_tensor *x, int64_t b
     return tl_write_slice(kept, last, 2, 0) ? tl_cast(seen, net->dtype) : NULL;
 }
 
-bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v, int64_t *past) {
+bool tl_cache_append(tl_net *net, const tl_block *block, tl_tensor **k, tl_tensor **v) {
     tl_cache *cache = net->cache;
-    int64_t layer = cache->layer++;
+    int64_t layer = block - net->blocks;
+    if (!cache || block->kv_from >= 0 || !*k || !*v)
+        return *k && *v;
     tl_tensor *kept[2] = {tl_cache_key(cache, layer), tl_cache_value(cache, layer)};
     const int64_t W = kept[0] ? tl_tensor_size(kept[0], 2) : 0, n = tl_tensor_size(*k, 2);
     const bool full = cache->length + n > W;
-    *past = !full || cache->length < W - 1 ? cache->length : W - 1;
+    const int64_t past = !full || cache->length < W - 1 ? cache->length : W - 1;
     tl_module_begin(net->ctx, "cache", -1);
-    *k = full ? windowed(net, kept[0], *k, *past) : extended(net, kept[0], *k);
-    *v = full ? windowed(net, kept[1], *v, *past) : extended(net, kept[1], *v);
+    *k = full ? windowed(net, kept[0], *k, past) : extended(net, kept[0], *k);
+    *v = full ? windowed(net, kept[1], *v, past) : extended(net, kept[1], *v);
     tl_module_end(net->ctx);
     return *k && *v;
 }
 
-tl_tensor *tl_cache_append_latent(tl_net *net, tl_tensor *x) {
-    tl_cache *cache = net->cache;
+tl_tensor *tl_cache_append_latent(tl_net *net, const tl_block *block, tl_tensor *x) {
     tl_module_begin(net->ctx, "cache", -1);
-    tl_tensor *all = extended(net, tl_cache_key(cache, cache->layer++), x);
+    tl_tensor *all = extended(net, tl_cache_key(net->cache, block - net->blocks), x);
     tl_module_end(net->ctx);
     return all;
 }
@@ -184,6 +195,14 @@ static bool fits(tl_cache *cache, const tl_tensor *tokens) {
                            "capacity, or fewer tokens, would work",
                            (long long)cache->length, (long long)o->capacity,
                            (long long)tl_tensor_size(tokens, 1)) == TL_OK;
+    if (!tl_cache_holds(cache, tl_tensor_size(tokens, 1)))
+        return tl_ctx_fail(
+                   ctx, TL_ERR_UNSUPPORTED,
+                   "the cache holds %lld positions turned by longrope's short factors, and %lld more pass the "
+                   "original context %lld, from where the long ones are all positions'; a cache cut to 0 and the "
+                   "whole sequence fed again would work",
+                   (long long)cache->length, (long long)tl_tensor_size(tokens, 1),
+                   (long long)cache->net->model.rope_original_context) == TL_OK;
     return true;
 }
 
@@ -194,7 +213,6 @@ tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens
     bool recording = ctx->recording, training = net->training;
     ctx->recording = net->training = false;
     net->cache = cache;
-    cache->layer = 0;
     cache->last_only = logits == TL_LOGITS_LAST;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_scope_begin(ctx);

@@ -76,6 +76,17 @@ static bool tokens_fit(tl_net *net, const tl_tensor *tokens) {
     return false;
 }
 
+/* One row for each place in a row of tokens; of packed documents one for each token. */
+static tl_tensor *positions_of(tl_net *net, const tl_tensor *tokens) {
+    const tl_model *m = &net->model;
+    tl_tensor *table = net->position_table;
+    if (!net->positions)
+        return tl_slice(table, 0, m->position_offset + tl_first_position(net), tl_tensor_shape(tokens)->dim[1], 1);
+    if (m->position_offset)
+        table = tl_slice(table, 0, m->position_offset, net->symbols.C, 1);
+    return tl_embedding(table, net->positions);
+}
+
 tl_tensor *tl_embed(tl_net *net, tl_tensor *tokens) {
     const tl_names *n = net->names;
     const tl_model *m = &net->model;
@@ -88,8 +99,7 @@ tl_tensor *tl_embed(tl_net *net, tl_tensor *tokens) {
     if (m->embedding_scale > 0 && m->embedding_scale != 1)
         x = tl_scale(x, m->embedding_scale, 0);
     if (net->position_table)
-        x = tl_add(x, tl_slice(net->position_table, 0, m->position_offset + tl_first_position(net),
-                               tl_tensor_shape(tokens)->dim[1], 1));
+        x = tl_add(x, positions_of(net, tokens));
     if (net->embedding_norm.gain)
         x = tl_apply_norm(net, &net->embedding_norm, n->embedding_norm, x);
     return tl_leave(net, tl_dropout_if(net, x, m->dropout_embedding, "embedding"));

@@ -175,8 +175,9 @@ static tl_tensor *absorbed(tl_net *net, const tl_attention *a, tl_tensor *q[2], 
 
 /* A prompt makes keys and values of its own, as training does: absorbing would cost it more. With adapters on kv_b_proj so does
  * whatever follows. */
-static tl_tensor *through_cache(tl_net *net, const tl_attention *a, tl_tensor *x, tl_tensor *q[2],
-                                tl_attend_options *options) {
+static tl_tensor *through_cache(tl_net *net, const tl_block *b, tl_tensor *x, tl_tensor *q[2],
+                                const tl_attend_options *options) {
+    const tl_attention *a = &b->attention;
     tl_ctx *ctx = net->ctx;
     const tl_symbols *s = &net->symbols;
     const tl_lora_slot *slot = tl_lora_slot_of(net, a->kv_up, false);
@@ -186,8 +187,7 @@ static tl_tensor *through_cache(tl_net *net, const tl_attention *a, tl_tensor *x
         return NULL;
     tl_dim B = shape->dim[0], T = shape->dim[2];
     tl_tensor *part[2] = {tl_view(low[0], TL_SHAPE(ctx, B, tl_dim_of(1), T, s->Rkv)), turned};
-    tl_tensor *all = part[0] ? tl_cache_append_latent(net, tl_concat(part, 2, -1)) : NULL;
-    options->cached = true;
+    tl_tensor *all = part[0] ? tl_cache_append_latent(net, b, tl_concat(part, 2, -1)) : NULL;
     if (!all)
         return NULL;
     if (net->cache->length > 0 && !(slot && slot->a))
@@ -211,7 +211,7 @@ tl_tensor *tl_apply_latent(tl_net *net, const tl_block *b, tl_tensor *x) {
         tl_tensor *k = query && narrow(net, a, x, low) ? keys(net, a, low[0], low[1], NULL, &v) : NULL;
         mixed = tl_attend(net, query, k, v, &options);
     } else if (q[1]) {
-        mixed = through_cache(net, a, x, q, &options);
+        mixed = through_cache(net, b, x, q, &options);
     }
     tl_tensor *y = tl_apply_linear(net, net->names->out, mixed, a->out, a->out_bias);
     return tl_leave(net, tl_dropout_if(net, y, net->model.dropout_residual, "attention.residual"));

@@ -77,6 +77,8 @@ static void make_symbols(tl_net *net) {
         expert_symbols(net);
     s->Gg = sized(ctx, "Gg", m->global_kv_heads, "key/value heads of global layers");
     s->Kg = sized(ctx, "Kg", m->global_head_size, "head size of global layers");
+    s->Dl = sized(ctx, "Dl", m->layer_input_size, "width of a layer's own embeddings");
+    s->Vl = sized(ctx, "Vl", m->layer_input_vocab, "vocabulary of the layers' own embeddings");
     s->De = m->embedding_size > 0 ? tl_dim_symbol(ctx, "De", m->embedding_size, "width of the embeddings") : s->D;
 }
 
@@ -192,7 +194,8 @@ int64_t tl_net_count_trainable(const tl_net *net) {
 
 /* The experts' weights and biases have their axis in front. */
 static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
-    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
+    const tl_shape *shape = p->full ? p->full : &p->tensor->shape;
+    return net->model.experts > 0 && strstr(p->name, ".experts.") && shape->dim[0].size == net->model.experts;
 }
 
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {
@@ -257,10 +260,6 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
 
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
 
-void tl_net_hold_logits(tl_net *net, bool hold) { net->hold_logits = hold; }
-
-void tl_net_offload(tl_net *net, bool offload) { net->offload = offload; }
-
 void tl_net_let_go(tl_net *net) {
     tl_free_rotary_tables(net);
     tl_free_masks(net);
@@ -269,8 +268,35 @@ void tl_net_let_go(tl_net *net) {
     net->n_held = 0;
 }
 
+bool tl_net_is_chunked(const tl_net *net) {
+    bool chunked = false;
+    for (int64_t i = 0; net->names && i < net->model.layers; i++)
+        chunked = chunked || (net->model.layer[i] & TL_LAYER_CHUNKED);
+    return chunked;
+}
+
+tl_status tl_net_documents(tl_net *net, tl_tensor *positions) {
+    if (positions && (!net->names || tl_net_is_chunked(net)))
+        return tl_ctx_fail(net->ctx, TL_ERR_UNSUPPORTED, "documents packed in a row of %s, which %s", net->model.name,
+                           net->names ? "sees chunks of it" : "has no sequence");
+    net->positions = positions;
+    return TL_OK;
+}
+
+static bool positions_fit(const tl_net *net, const tl_tensor *tokens) {
+    const tl_tensor *p = net->positions;
+    char text[200], of[200];
+    if (!p || !tokens || tl_shape_equal(&p->shape, &tokens->shape))
+        return true;
+    tl_ctx_fail(net->ctx, TL_ERR_SHAPE, "positions %s of the tokens %s; one a token would work",
+                tl_tensor_text(p, text, sizeof text), tl_tensor_text(tokens, of, sizeof of));
+    return false;
+}
+
 static tl_tensor *hidden_of(tl_net *net, tl_tensor *input) {
     tl_net_let_go(net);
+    if (!positions_fit(net, input))
+        return NULL;
     if (!input || (net->names && (!tl_make_rotary_tables(net, input) || !tl_make_masks(net, input))))
         return NULL;
     return net->code->hidden(net, input);

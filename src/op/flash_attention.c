@@ -39,7 +39,7 @@ static tl_status check_shapes(tl_sig *sig) {
                        tl_tensor_text(k, b, sizeof b), tl_tensor_text(v, c, sizeof c), why);
 }
 
-/* sinks and slopes, from input `at` on */
+/* sinks, slopes and positions, from input `at` on */
 static tl_status check_vectors(tl_sig *sig, int at) {
     const tl_flash_attr *o = attr_of(sig);
     tl_dim heads = tl_in_dim(sig, 0, 1);
@@ -49,13 +49,17 @@ static tl_status check_vectors(tl_sig *sig, int at) {
             return status;
         at++;
     }
-    if (!o->has_slopes)
-        return TL_OK;
-    if (sig->in[at]->dtype != TL_F32)
+    if (o->has_slopes && sig->in[at]->dtype != TL_F32)
         return tl_sig_fail(sig, TL_ERR_DTYPE, "the slopes are %s; f32 would work", tl_dtype_name(sig->in[at]->dtype));
-    if (sig->needs_grad[at])
+    if (o->has_slopes && sig->needs_grad[at])
         return tl_sig_fail(sig, TL_ERR_UNSUPPORTED, "the slopes want a gradient, and there is none of them");
-    return tl_sig_want_vector(sig, at, heads, "the tensor of slopes");
+    if (o->has_slopes && (status = tl_sig_want_vector(sig, at++, heads, "the tensor of slopes")))
+        return status;
+    if (!o->has_positions)
+        return TL_OK;
+    tl_shape rows = TL_SHAPE(sig->ctx, tl_in_dim(sig, 0, 0), tl_in_dim(sig, 0, 2));
+    status = tl_sig_want_index(sig, at, "the positions");
+    return status == TL_OK ? tl_sig_want_shape(sig, at, &rows, "the positions") : status;
 }
 
 static tl_status check_options(tl_sig *sig) {
@@ -308,7 +312,7 @@ static tl_status flash_forward(const tl_sig *sig, tl_args *args) {
     return tl_args_run(sig, args, args->kernels->flash_attention);
 }
 
-/* ---- backward: in: q, k, v, y, log-sum-exp, gradient of y, [sinks], [slopes] ---- */
+/* ---- backward: in: q, k, v, y, log-sum-exp, gradient of y, [sinks], [slopes], [positions] ---- */
 
 static tl_status backward_infer(tl_sig *sig) {
     const tl_flash_attr *o = attr_of(sig);
@@ -417,12 +421,21 @@ static void sample_inputs(uint64_t *seed, tl_case *c, int64_t y[4]) {
     y[0] = b, y[1] = t, y[2] = h, y[3] = l;
 }
 
+static void sample_positions(uint64_t *seed, tl_case *c, const int64_t y[4], tl_flash_attr *attr) {
+    attr->has_positions = tl_sample_below(seed, 3) == 0;
+    if (!attr->has_positions)
+        return;
+    tl_sample_input(c, TL_I64, TL_FILL_INDEX, 2, y); /* [B,T] */
+    c->in[c->n_in - 1].limit = 5;
+}
+
 static void backward_sample(uint64_t seed, tl_case *c) {
     tl_flash_attr attr;
     int64_t y[4];
     sample_attr(&seed, &attr);
     sample_inputs(&seed, c, y);
     attr.has_slopes = tl_sample_below(&seed, 2);
+    attr.slopes_scaled = attr.has_slopes && tl_sample_below(&seed, 2);
     attr.wanted = 1 + (uint32_t)tl_sample_below(&seed, attr.has_sinks ? 15 : 7);
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 4, y);
     tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 3, (int64_t[]){y[0], y[2], y[1]});
@@ -433,6 +446,7 @@ static void backward_sample(uint64_t seed, tl_case *c) {
         tl_sample_input(c, TL_F32, TL_FILL_UNIT, 1, &y[2]);
         c->in[c->n_in - 1].fixed_dtype = true;
     }
+    sample_positions(&seed, c, y, &attr);
     memcpy(c->attr, &attr, sizeof attr);
     for (int i = 0; i < 4; i++)
         c->n_out += (int)(attr.wanted >> i & 1u);
@@ -444,7 +458,7 @@ TL_OP(flash_attention_backward, sizeof(tl_flash_attr), backward_infer, backward_
 
 static tl_status flash_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const gout[], tl_tensor *gin[]) {
     tl_flash_attr attr = *(const tl_flash_attr *)tl_saved_attr(saved);
-    tl_tensor *in[8] = {tl_saved_in(saved, 0),  tl_saved_in(saved, 1),  tl_saved_in(saved, 2),
+    tl_tensor *in[9] = {tl_saved_in(saved, 0),  tl_saved_in(saved, 1),  tl_saved_in(saved, 2),
                         tl_saved_out(saved, 0), tl_saved_out(saved, 1), gout[0]};
     tl_tensor *out[4] = {NULL};
     int n_in = 6, n_out = 0;
@@ -474,6 +488,7 @@ static void flash_sample(uint64_t seed, tl_case *c) {
     sample_inputs(&seed, c, y);
     if (attr.has_sinks)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 1, &y[2]);
+    sample_positions(&seed, c, y, &attr);
     memcpy(c->attr, &attr, sizeof attr);
     c->n_out = 1;
     c->tolerance = 1e-5;
@@ -484,7 +499,7 @@ TL_OP(flash_attention, sizeof(tl_flash_attr), flash_infer, flash_cost, flash_sav
 
 tl_tensor *tl_flash_attention_(tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_flash_options *o, const char *site) {
     tl_flash_attr attr;
-    tl_tensor *in[5] = {q, k, v};
+    tl_tensor *in[6] = {q, k, v};
     int n_in = 3;
     if (!q || !k || !v)
         return NULL;
@@ -499,6 +514,8 @@ tl_tensor *tl_flash_attention_(tl_tensor *q, tl_tensor *k, tl_tensor *v, const t
     attr.chunk = o->chunk;
     attr.has_sinks = o->sinks != NULL;
     attr.has_slopes = o->slopes != NULL;
+    attr.has_positions = o->positions != NULL;
+    attr.slopes_scaled = o->slopes_scaled;
     if (o->dropout != 0) {
         attr.dropout.seed = ctx->seed_dropout;
         attr.dropout.stream = tl_stream_id("dropout", o->dropout_name ? o->dropout_name : "");
@@ -509,6 +526,8 @@ tl_tensor *tl_flash_attention_(tl_tensor *q, tl_tensor *k, tl_tensor *v, const t
         in[n_in++] = o->sinks;
     if (o->slopes)
         in[n_in++] = o->slopes;
+    if (o->positions)
+        in[n_in++] = o->positions;
     tl_tensor *y = tl_run1(&tl_op_flash_attention, in, n_in, &attr, site);
     if (y && o->dropout != 0) /* as tl_dropout of [B,H,T,S] goes on */
         ctx->random_position +=

@@ -1,4 +1,4 @@
-/* softmax(scale·x + mask) where a mask, lengths, causality and a window say what each row sees. A hidden column is 0, so the
+/* softmax(scale·x + mask) where a mask, positions, lengths, causality and a window say what each row sees. A hidden column is 0, so the
  * gradient is that of softmax as it is; a row that sees nothing is 0 and so is its gradient. */
 #include "op/rows.h"
 #include "tally/ops_layers.h"
@@ -43,8 +43,16 @@ static tl_status masked_softmax_infer(tl_sig *sig) {
     if (attr->chunk < 0)
         return tl_sig_fail(sig, TL_ERR_ARGUMENT, "a chunk of %lld; 0 (none) or more would work",
                            (long long)attr->chunk);
-    if (attr->has_lengths) {
+    if (attr->has_positions) {
         int at = 1 + attr->has_mask + attr->has_sink;
+        if ((status = tl_sig_want_ndim(sig, 0, 3)) || (status = tl_sig_want_index(sig, at, "the positions")))
+            return status;
+        tl_shape rows = TL_SHAPE(sig->ctx, tl_in_dim(sig, 0, 0), tl_in_dim(sig, 0, -2));
+        if ((status = tl_sig_want_shape(sig, at, &rows, "the positions")))
+            return status;
+    }
+    if (attr->has_lengths) {
+        int at = 1 + attr->has_mask + attr->has_sink + attr->has_positions;
         if ((status = tl_sig_want_ndim(sig, 0, 3)) || (status = tl_sig_want_index(sig, at, "the lengths")) ||
             (status = tl_sig_want_vector(sig, at, tl_in_dim(sig, 0, 0), "the tensor of lengths")))
             return status;
@@ -137,6 +145,11 @@ static void sample(uint64_t seed, tl_case *c, bool scores) {
     }
     if (attr.has_sink)
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3, (int64_t[]){size[0], 1, 1});
+    attr.has_positions = tl_sample_below(&seed, 3) == 0;
+    if (attr.has_positions) {
+        tl_sample_input(c, TL_I64, TL_FILL_INDEX, 2, size);
+        c->in[c->n_in - 1].limit = 5;
+    }
     if (attr.has_lengths) {
         tl_sample_input(c, TL_I64, TL_FILL_INDEX, 1, size);
         c->in[c->n_in - 1].limit = size[2] + 1;
@@ -169,12 +182,13 @@ TL_OP(masked_scores, sizeof(tl_masked_softmax_attr), masked_softmax_infer, maske
 static tl_tensor *run(const tl_op *op, tl_tensor *x, tl_tensor *mask, tl_tensor *lengths,
                       const tl_mask_options *options, const char *site) {
     tl_masked_softmax_attr attr;
-    tl_tensor *in[4] = {x};
+    tl_tensor *in[5] = {x};
     int n = 1;
     memset(&attr, 0, sizeof attr);
     attr.scale = options->scale;
     attr.has_mask = mask != NULL;
     attr.has_sink = options->sink != NULL;
+    attr.has_positions = options->positions != NULL;
     attr.has_lengths = lengths != NULL;
     attr.chunk = options->chunk;
     attr.causal = options->causal;
@@ -185,6 +199,8 @@ static tl_tensor *run(const tl_op *op, tl_tensor *x, tl_tensor *mask, tl_tensor 
         in[n++] = mask;
     if (options->sink)
         in[n++] = options->sink;
+    if (options->positions)
+        in[n++] = options->positions;
     if (lengths)
         in[n++] = lengths;
     return tl_run1(op, in, n, &attr, site);

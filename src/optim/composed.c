@@ -49,23 +49,23 @@ static bool get_gradient(task *t) {
 
 /* g + λθ, a temporary */
 static bool add_decay(task *t) {
-    if (t->slot->weight_decay == 0)
+    if (t->slot->rule.weight_decay == 0)
         return true;
     if (!t->own_gradient)
         t->gradient = tl_copy_(t->gradient, TL_HERE);
     t->own_gradient = true;
-    return tl_multiply_add(t->gradient, 1, t->slot->weight_decay, t->target, NULL, false) != NULL;
+    return tl_multiply_add(t->gradient, 1, t->slot->rule.weight_decay, t->target, NULL, false) != NULL;
 }
 
-static bool decay_weights(task *t) { return tl_scale_into(t->target, 1 - t->lr * t->slot->weight_decay) != NULL; }
+static bool decay_weights(task *t) { return tl_scale_into(t->target, 1 - t->lr * t->slot->rule.weight_decay) != NULL; }
 
 static bool first_moment(task *t) {
-    double beta = t->opt->options.beta1;
+    double beta = t->slot->rule.beta1;
     return tl_multiply_add(t->slot->state[0], beta, 1 - beta, t->gradient, NULL, false) != NULL;
 }
 
 static bool second_moment(task *t) {
-    double beta = t->opt->options.beta2;
+    double beta = t->slot->rule.beta2;
     return tl_multiply_add(t->slot->state[1], beta, 1 - beta, t->gradient, t->gradient, false) != NULL;
 }
 
@@ -81,7 +81,7 @@ static bool adam_root(task *t) { return root_of(t, t->slot->state[1]); }
 
 /* √v/√(1 − β2^t): another tensor one by one, in place for all at once */
 static bool correct_root(task *t) {
-    double factor = 1 / __builtin_sqrt(1 - power_of(t->opt->options.beta2, t->opt->steps));
+    double factor = 1 / __builtin_sqrt(1 - power_of(t->slot->rule.beta2, t->opt->steps));
     if (is_foreach(t))
         return tl_scale_into(t->temporary[0], factor) != NULL;
     t->temporary[1] = tl_scale(t->temporary[0], factor, 0);
@@ -91,13 +91,13 @@ static bool correct_root(task *t) {
     return t->temporary[0] != NULL;
 }
 
-static bool add_epsilon(task *t) { return tl_shift_into(t->temporary[0], 1, t->opt->options.epsilon) != NULL; }
+static bool add_epsilon(task *t) { return tl_shift_into(t->temporary[0], 1, t->slot->rule.epsilon) != NULL; }
 
 static bool move_by_moments(task *t) {
-    const tl_optimizer_options *o = &t->opt->options;
-    double step = t->lr / (1 - power_of(o->beta1, t->opt->steps));
-    if (o->cs336_order)
-        step *= __builtin_sqrt(1 - power_of(o->beta2, t->opt->steps));
+    const tl_parameter_rule *r = &t->slot->rule;
+    double step = t->lr / (1 - power_of(r->beta1, t->opt->steps));
+    if (t->opt->options.cs336_order)
+        step *= __builtin_sqrt(1 - power_of(r->beta2, t->opt->steps));
     bool ok = tl_multiply_add(t->target, 1, -step, t->slot->state[0], t->temporary[0], true) != NULL;
     drop(t, 0);
     return ok;
@@ -109,7 +109,7 @@ static bool add_square(task *t) {
 
 /* √s + ε, or the lecture's √(s + ε) */
 static bool adagrad_root(task *t) {
-    double epsilon = t->opt->options.epsilon;
+    double epsilon = t->slot->rule.epsilon;
     if (t->opt->options.epsilon_outside)
         return root_of(t, t->slot->state[0]) && tl_shift_into(t->temporary[0], 1, epsilon);
     tl_tensor *wide = as_target(t, t->slot->state[0]), *sum = tl_scale(wide, 1, epsilon);
@@ -250,8 +250,11 @@ static tl_status run(task *t, operation *op) {
 }
 
 static task task_of(tl_optimizer *opt, tl_slot *s, double lr, bool first) {
-    return (task){
-        .opt = opt, .slot = s, .target = s->master ? s->master : s->parameter, .lr = lr * s->lr_factor, .first = first};
+    return (task){.opt = opt,
+                  .slot = s,
+                  .target = s->master ? s->master : s->parameter,
+                  .lr = lr * s->rule.lr_factor,
+                  .first = first};
 }
 
 tl_status tl_update_composed(tl_optimizer *opt, tl_slot *s, double lr, bool first) {

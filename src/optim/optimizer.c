@@ -16,6 +16,29 @@ static bool add_master(tl_optimizer *opt, tl_slot *s) {
     return copy != NULL;
 }
 
+/* Bytes [*low, *high) of its storage that a tensor reaches over. */
+static void reach(const tl_tensor *t, int64_t *low, int64_t *high) {
+    int64_t least = t->offset, most = t->offset;
+    for (int d = 0; d < t->shape.ndim; d++) {
+        const int64_t span = (t->shape.dim[d].size - 1) * t->stride[d];
+        *(span < 0 ? &least : &most) += span;
+    }
+    *low = least * tl_dtype_bytes(t->dtype);
+    *high = (most + 1) * tl_dtype_bytes(t->dtype);
+}
+
+/* The same tensor, or another handle on the same numbers: a second update of them would go unseen. */
+static bool is_shared(const tl_tensor *a, const tl_tensor *b) {
+    int64_t low[2], high[2];
+    if (a == b)
+        return true;
+    if (a->storage != b->storage || tl_tensor_count(a) == 0 || tl_tensor_count(b) == 0)
+        return false;
+    reach(a, &low[0], &high[0]);
+    reach(b, &low[1], &high[1]);
+    return low[0] < high[1] && low[1] < high[0];
+}
+
 static tl_status fill_slots(tl_optimizer *opt, const tl_parameter *parameters) {
     tl_ctx *ctx = opt->ctx;
     const tl_optimizer_options *o = &opt->options;
@@ -24,11 +47,11 @@ static tl_status fill_slots(tl_optimizer *opt, const tl_parameter *parameters) {
         tl_slot *s = &opt->slots[i];
         s->parameter = parameters[i].tensor;
         for (int j = 0; j < i; j++)
-            if (opt->slots[j].parameter == s->parameter)
+            if (is_shared(opt->slots[j].parameter, s->parameter))
                 return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
                                    "parameter %s is given twice; a shared parameter is updated once",
                                    parameters[i].name);
-        if (s->frozen)
+        if (s->rule.frozen)
             tl_tensor_require_grad(s->parameter, false);
         else if (o->master && o->kind != TL_OPTIM_NONE && !add_master(opt, s))
             status = ctx->error.status;
@@ -120,7 +143,7 @@ static bool in_8_bits(const tl_optimizer *opt, const tl_slot *s) {
 static int states_of(const tl_optimizer *opt, const tl_slot *s) {
     int count = 0;
     (void)state_names(&opt->options, &count);
-    if (s->frozen)
+    if (s->rule.frozen)
         return 0;
     return opt->options.kind == TL_OPTIM_ADAMW8BIT && !in_8_bits(opt, s) ? 2 : count;
 }
@@ -186,10 +209,11 @@ static tl_status update_fused(tl_optimizer *opt, tl_slot *s, double lr, bool fir
     const tl_optimizer_options *o = &opt->options;
     tl_tensor *target = s->master ? s->master : s->parameter, *copy = s->master ? s->parameter : NULL;
     tl_tensor *grad = tl_optimizer_unscaled(opt, s->parameter->grad);
-    double decay = s->weight_decay;
-    tl_adamw_options adam = {lr, o->beta1, o->beta2, o->epsilon, decay, opt->steps, o->cs336_order};
-    tl_adagrad_options adagrad = {lr, o->epsilon, decay, o->epsilon_outside};
-    tl_rmsprop_options rmsprop = {lr, o->alpha, o->epsilon, decay, o->momentum, o->centered};
+    const tl_parameter_rule *r = &s->rule;
+    double decay = r->weight_decay;
+    tl_adamw_options adam = {lr, r->beta1, r->beta2, r->epsilon, decay, opt->steps, o->cs336_order};
+    tl_adagrad_options adagrad = {lr, r->epsilon, decay, o->epsilon_outside};
+    tl_rmsprop_options rmsprop = {lr, o->alpha, r->epsilon, decay, o->momentum, o->centered};
     switch (o->kind) {
     case TL_OPTIM_ADAM:
         return tl_adam_update_(target, grad, s->state[0], s->state[1], copy, &adam, TL_HERE);
@@ -213,7 +237,7 @@ static bool starts(const tl_optimizer *opt, const tl_slot *s) {
 }
 
 static bool is_due(const tl_optimizer *opt, const tl_slot *s) {
-    return opt->options.kind != TL_OPTIM_NONE && s->parameter->grad && !s->frozen;
+    return opt->options.kind != TL_OPTIM_NONE && s->parameter->grad && !s->rule.frozen;
 }
 
 tl_status tl_optimizer_begin_step(tl_optimizer *opt, double lr) {
@@ -234,7 +258,7 @@ static tl_status step_slot(tl_optimizer *opt, tl_slot *s, double lr) {
     tl_scope_begin(ctx);
     tl_status status = make_states(opt, s);
     if (status == TL_OK)
-        status = composed ? tl_update_composed(opt, s, lr, first) : update_fused(opt, s, lr * s->lr_factor, first);
+        status = composed ? tl_update_composed(opt, s, lr, first) : update_fused(opt, s, lr * s->rule.lr_factor, first);
     tl_scope_end(ctx);
     return status;
 }
@@ -311,6 +335,10 @@ void tl_optimizer_unscale(tl_optimizer *opt, bool on, double factor) {
 }
 
 int64_t tl_optimizer_steps(const tl_optimizer *opt) { return opt->steps; }
+
+tl_parameter_rule tl_optimizer_rule(const tl_optimizer *opt, int i) {
+    return i >= 0 && i < opt->count ? opt->slots[i].rule : (tl_parameter_rule){.group = -1};
+}
 
 int tl_optimizer_states(const tl_optimizer *opt, int i) {
     return i >= 0 && i < opt->count ? states_of(opt, &opt->slots[i]) : 0;

@@ -8,8 +8,7 @@
 
 typedef struct tl_slot {
     tl_tensor *parameter, *master, *state[TL_OPTIM_MAX_STATES];
-    double lr_factor, weight_decay;
-    bool frozen;
+    tl_parameter_rule rule;
 } tl_slot;
 
 struct tl_optimizer {
@@ -25,7 +24,7 @@ struct tl_optimizer {
 /* Ranges, and options without effect; the context's error. */
 tl_status tl_optimizer_check(tl_ctx *ctx, const tl_optimizer_options *options);
 bool tl_optimizer_is_adam(tl_optimizer_kind kind); /* adam, adamw, adamw8bit: has betas */
-/* Default rules, then the groups', into the slots' factors. */
+/* Default rules, then the groups', into the slots. */
 tl_status tl_groups_apply(tl_ctx *ctx, const tl_parameter *parameters, int count, const tl_optimizer_options *options,
                           tl_slot *slots);
 

@@ -120,6 +120,9 @@ static bool optimizer_applies(const tl_plan_options *o, const tl_lever *l) {
     if (l->optimizer &&
         (optimizer->kind == TL_OPTIM_NONE || (optimizer->kind == TL_OPTIM_SGD && optimizer->momentum == 0)))
         return false;
+    for (int k = 0; l->optimizer && k < optimizer->n_groups; k++) /* numbers of the asked optimizer's own */
+        if (optimizer->groups[k].has_betas || optimizer->groups[k].epsilon != 0)
+            return false;
     /* 8 bits are AdamW's own states */
     return optimizers[l->optimizer] != TL_OPTIM_ADAMW8BIT ||
            (optimizer->kind == TL_OPTIM_ADAMW && !optimizer->cs336_order);
@@ -127,6 +130,8 @@ static bool optimizer_applies(const tl_plan_options *o, const tl_lever *l) {
 
 static bool adapters_apply(const tl_plan_options *o, const tl_lever *l) {
     if (l->adapters && (o->model.family == TL_FAMILY_CRUNCHER || o->optimizer.kind == TL_OPTIM_NONE))
+        return false;
+    if (l->adapters && o->lora.rank == 0 && o->optimizer.n_groups > 0) /* groups of parameters that are then frozen */
         return false;
     if (l->adapters == 2 && o->precision == TL_PRECISION_FP8_MIXED && !l->precision)
         return false;
@@ -208,8 +213,11 @@ void tl_lever_pull(const tl_plan_options *asked, const tl_lever *l, tl_plan_opti
     if (l->optimizer) {
         if (optimizers[l->optimizer] == TL_OPTIM_ADAMW8BIT)
             o->optimizer.kind = TL_OPTIM_ADAMW8BIT, o->optimizer.states = TL_STATES_DEFAULT; /* the rest as asked */
-        else
+        else {
             o->optimizer = tl_optimizer_defaults(optimizers[l->optimizer]);
+            o->optimizer.groups = asked->optimizer.groups;
+            o->optimizer.n_groups = asked->optimizer.n_groups;
+        }
         append(change, "--optim %s", tl_optimizer_name(o->optimizer.kind));
     }
     pull_adapters(l, o, change);

@@ -3,6 +3,7 @@
 
 #include "optim/transfer.h"
 #include "tally/engine.h"
+#include "tensor/ctx.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -82,9 +83,6 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .recompute = o->recompute,
                                 .choices = o->choices,
                                 .lora = o->lora,
-                                .hold_logits = o->hold_logits,
-                                .grads_apart = o->grads_apart,
-                                .offload = o->offload,
                                 .condensed = !o->every_micro_batch,
                                 .prefetch = o->prefetch,
                                 .autocast = o->autocast,
@@ -165,6 +163,8 @@ tl_status tl_plan_block_bytes_kept(tl_precision precision, const tl_optimizer_op
                                    int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) {
     enum { WIDTH = 64 };
     tl_plan_options o = {.micro_batch = 1, .seq = 1, .precision = precision, .optimizer = *optimizer};
+    o.optimizer.groups = NULL; /* patterns of other names */
+    o.optimizer.n_groups = 0;
     o.choices.grads = grads;
     o.devices.count = 1;
     o.model.family = TL_FAMILY_CRUNCHER;
@@ -340,6 +340,41 @@ static tl_status find_max(const tl_plan_options *o, tl_plan *p, tl_error *error)
     return status;
 }
 
+static bool is_same_rule(const tl_parameter_rule *a, const tl_parameter_rule *b) {
+    return a->group == b->group && a->frozen == b->frozen && a->weight_decay == b->weight_decay;
+}
+
+static int64_t elements_of(const tl_parameter *p) {
+    int64_t n = 0;
+    if (!p->full)
+        return tl_tensor_count(p->tensor);
+    tl_shape_count(p->full, &n);
+    return n;
+}
+
+/* Which parameters are under which rule, the default's first. */
+static void read_groups(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
+    const tl_parameter *list;
+    const int count = tl_net_parameters(tl_trainer_net(run->trainer), &list);
+    p->trainable = 0;
+    for (int k = -1; k < o->optimizer.n_groups; k++)
+        for (int i = 0; i < count; i++) {
+            const tl_parameter_rule rule = tl_optimizer_rule(tl_trainer_optimizer(run->trainer), i);
+            int at = 0;
+            if (rule.group != k)
+                continue;
+            while (at < p->n_groups && !is_same_rule(&p->groups[at].rule, &rule))
+                at++;
+            if (at == TL_PLAN_GROUPS)
+                continue;
+            if (at == p->n_groups)
+                p->groups[p->n_groups++].rule = rule;
+            p->groups[at].tensors++;
+            p->groups[at].parameters += elements_of(&list[i]);
+            p->trainable += rule.frozen ? 0 : elements_of(&list[i]);
+        }
+}
+
 tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     memset(p, 0, sizeof *p);
     tl_plan_run run;
@@ -347,7 +382,7 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     if (status != TL_OK)
         return status;
     tl_net_count(tl_trainer_net(run.trainer), &p->parameters);
-    p->trainable = tl_net_count_trainable(tl_trainer_net(run.trainer));
+    read_groups(o, &run, p);
     p->devices = o->devices.count;
     p->seq = o->seq;
     p->micro_batch = o->micro_batch;

@@ -58,7 +58,8 @@ static tl_tensor *make_ring(tl_ctx *ctx, const tl_train_options *o) {
     tl_dim A = o->accumulation > 1 ? tl_dim_symbol(ctx, "A", o->accumulation, "micro-batches of a step") : tl_dim_of(1);
     tl_dim B = tl_dim_named(tl_dim_symbol(ctx, "B", o->micro_batch, "micro-batch"), "batch");
     tl_dim T = tl_dim_named(tl_dim_symbol(ctx, "T", o->seq, "sequence length"), "seq");
-    return tl_keep(tl_empty(ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(o->prefetch), A, tl_dim_of(2), B, T), TL_DATA));
+    return tl_keep(tl_empty(
+        ctx, TL_I32, TL_SHAPE(ctx, tl_dim_of(o->prefetch), A, tl_dim_of(o->choices.documents ? 3 : 2), B, T), TL_DATA));
 }
 
 /* Buffers in f32 that backward adds into from the first step on (Shoeybi et al. 2019, Megatron-LM's main_grad). A frozen parameter has
@@ -90,9 +91,7 @@ static tl_status make_parts(tl_trainer *trainer) {
     const tl_parameter *list;
     int count = tl_net_parameters(trainer->net, &list);
     tl_net_train(trainer->net, true);
-    tl_net_hold_logits(trainer->net, options->hold_logits);
-    tl_net_offload(trainer->net, options->offload);
-    ctx->grads_apart = options->grads_apart;
+    ctx->grads_apart = options->choices.grads_apart;
     tl_status status = options->fp8 ? tl_net_use_fp8(trainer->net) : TL_OK;
     if (status == TL_OK)
         status = tl_net_recompute(trainer->net, options->recompute);
@@ -105,6 +104,15 @@ static tl_status make_parts(tl_trainer *trainer) {
     if (status == TL_OK && options->prefetch > 0 && !(trainer->ring = make_ring(ctx, options)))
         status = ctx->error.status;
     return status == TL_OK ? tl_record(ctx, true) : status;
+}
+
+/* The choices that are about adapters and their base; those that change nothing are left out (tl_plan says so). */
+static void choose_lora(tl_lora_options *lora, const tl_model *model, const tl_choices *c) {
+    bool quantised = lora->base != TL_LORA_PLAIN;
+    lora->adapters_f32 |= c->adapters_f32 && lora->rank > 0;
+    lora->base_head |= c->base_head && quantised && !model->tied;
+    lora->base_by_f16 |= c->base_by_f16 && lora->base >= TL_LORA_NF4;
+    lora->base_keeps_input |= c->base_keeps_input && quantised;
 }
 
 tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_options *options) {
@@ -124,12 +132,16 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
     trainer->options = *options;
     trainer->options.optimizer.update = options->choices.update;
     trainer->scaler.scale = TL_LOSS_SCALE_START;
-    trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &options->lora);
-    trainer->options.lora.targets = NULL; /* borrowed until here */
+    tl_lora_options lora = options->lora;
+    choose_lora(&lora, model, &options->choices);
+    trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &lora);
+    trainer->options.lora.targets = trainer->options.lora.trained = NULL; /* borrowed until here */
     if (!trainer->net || make_parts(trainer) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;
     }
+    trainer->options.optimizer.groups = NULL; /* borrowed until here */
+    trainer->options.optimizer.n_groups = 0;
     return trainer;
 }
 
@@ -196,6 +208,8 @@ tl_status tl_batch_empty(tl_ctx *ctx, const tl_net *net, const tl_train_options 
         tl_dim T = tl_dim_named(tl_dim_symbol(ctx, "T", options->seq, "sequence length"), "seq");
         batch->input = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA);
         batch->target = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA);
+        if (options->choices.documents)
+            batch->positions = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, B, T), TL_DATA);
     }
     return tl_ctx_status(ctx);
 }
@@ -259,6 +273,17 @@ static tl_status step_leaf(void *user, tl_tensor *parameter) {
     return status;
 }
 
+/* They stay until backward is done, which may run layers again. */
+static tl_status take_documents(tl_trainer *tr, const tl_batch *b, int64_t micro) {
+    const bool masked = tr->options.choices.documents && tl_net_model(tr->net)->family != TL_FAMILY_CRUNCHER;
+    if (masked == (b->positions != NULL))
+        return tl_net_documents(tr->net, b->positions);
+    return tl_ctx_fail(tr->ctx, TL_ERR_ARGUMENT,
+                       masked ? "micro-batch %lld has no positions, and documents are masked (choice documents)"
+                              : "micro-batch %lld has positions, and documents are joined (choice documents)",
+                       (long long)micro + 1);
+}
+
 static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user, int64_t micro, sums *sum) {
     tl_ctx *ctx = tr->ctx;
     tl_batch batch = {0};
@@ -267,6 +292,8 @@ static tl_status micro_batch(tl_trainer *tr, tl_batch_source *source, void *user
     tl_status status =
         source ? source(user, ctx, &tr->options, micro, &batch) : tl_batch_empty(ctx, tr->net, &tr->options, &batch);
     if (status != TL_OK || (status = weigh(tr, &batch, micro, sum, &weight)) != TL_OK)
+        return status;
+    if ((status = take_documents(tr, &batch, micro)) != TL_OK)
         return status;
     uint64_t position = ctx->random_position;
     if (tr->options.autocast)
@@ -393,6 +420,7 @@ static void let_gradients_go(tl_trainer *tr) {
     int count = tl_net_parameters(tr->net, &list);
     tl_tape_clear(tr->ctx);
     tl_net_let_go(tr->net);
+    tl_net_documents(tr->net, NULL); /* which cannot fail */
     bool recording = tr->ctx->recording;
     tr->ctx->recording = false;
     for (int i = 0; i < count; i++) {

@@ -1,6 +1,7 @@
 /* kernel/body/flash.c: attention by blocks of rows and keys (Dao et al. 2022; Dao 2023). Nothing of rows × keys but one block is
  * ever held. Forward goes over blocks of rows, each of which meets its keys in order; backward over key/value heads (and parts
  * of their keys), each of which meets its rows in order: who runs a task never shows, and no two tasks add into one sum. */
+#include "base/convert.h"
 #include "kernel/body/body.h"
 #include "kernel/body/vector.h"
 
@@ -41,10 +42,12 @@ typedef double flash_double __attribute__((vector_size(VECTOR_BYTES), aligned(8)
 #define MULTIPLY_ADD_double(sum, left, right) sum += (left) * (right)
 #endif
 
+static float to_bf16(float x) { return tl_convert_bf16_f32(tl_convert_f32_bf16(x)); }
+
 typedef struct flash_task {
     tl_kcall *call;
     const tl_flash_attr *attr;
-    const tl_array *sinks, *slopes; /* NULL: none */
+    const tl_array *sinks, *slopes, *positions; /* NULL: none */
     int64_t B, H, G, T, S, K, L;
     int64_t block, row_blocks, kp, lp;
     uint32_t wanted;
@@ -54,6 +57,15 @@ typedef struct flash_task {
 
 static char *place(const tl_array *x, int64_t i, int64_t j, int64_t k) {
     return x->data + (i * x->stride[0] + j * x->stride[1] + k * x->stride[2]) * tl_bytes_of(x->dtype);
+}
+
+/* The first key of row i's document. */
+static int64_t document_of(const flash_task *t, int64_t b, int64_t i) {
+    int64_t position = 0;
+    const tl_array *a = t->positions;
+    TL_K(load_int)
+    (&position, a->dtype, a->data + (b * a->stride[0] + i * a->stride[1]) * tl_bytes_of(a->dtype), 1, 1);
+    return i + t->attr->offset - position;
 }
 
 /* The keys of [from, to) that some row of a block sees, from the beginning of a block of keys. */
@@ -160,7 +172,8 @@ static void task_make(flash_task *t, tl_kcall *call, int vectors_at) {
     t->kp = (t->K + 15) / 16 * 16;
     t->lp = (t->L + 15) / 16 * 16;
     t->sinks = t->attr->has_sinks ? &call->in[vectors_at++] : NULL;
-    t->slopes = t->attr->has_slopes ? &call->in[vectors_at] : NULL;
+    t->slopes = t->attr->has_slopes ? &call->in[vectors_at++] : NULL;
+    t->positions = t->attr->has_positions ? &call->in[vectors_at] : NULL;
 }
 
 /* Small work stays on the caller. Its scratch block is that of thread 0. */

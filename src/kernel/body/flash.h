@@ -130,25 +130,28 @@ static REAL N(of_head)(const tl_array *x, int64_t head) {
 }
 
 /* Which of keys [j0, j0 + keys) each row sees; false: all rows see all. */
-static bool N(limits)(N(room) * r, const flash_task *t, int64_t i0, int64_t rows, int64_t j0, int64_t keys) {
+static bool N(limits)(N(room) * r, const flash_task *t, int64_t b, int64_t i0, int64_t rows, int64_t j0, int64_t keys) {
     int64_t low, high, last_low, last_high;
     tl_flash_sees(t->attr, i0, t->S, &low, &high);
     tl_flash_sees(t->attr, i0 + rows - 1, t->S, &last_low, &last_high);
-    if (last_low <= j0 && high >= j0 + keys)
+    if (!t->positions && last_low <= j0 && high >= j0 + keys)
         return false;
     for (int64_t i = 0; i < t->block; i++) {
         r->low[i] = r->high[i] = 0;
         if (i >= rows)
             continue;
         tl_flash_sees(t->attr, i0 + i, t->S, &low, &high);
+        if (t->positions)
+            low = tl_max_i64(low, document_of(t, b, i0 + i));
         r->low[i] = (int32_t)tl_max_i64(0, tl_min_i64(low - j0, keys));
         r->high[i] = (int32_t)tl_max_i64(0, tl_min_i64(high - j0, keys));
     }
     return true;
 }
 
-/* scale·x, c·tanh(x/c), + slope·(column − position) of one key; `cap` takes 1 − tanh², or is NULL. */
-static void N(score)(const flash_task *t, REAL *x, REAL *cap, int64_t n, REAL slope, int64_t distance) {
+/* scale·x, c·tanh(x/c), + slope·(column − position) of one key, or Falcon's scale·(slope·column), which bf16 rounds and so is not
+ * the same from another place; `cap` takes 1 − tanh², or is NULL. */
+static void N(score)(const flash_task *t, REAL *x, REAL *cap, int64_t n, REAL slope, int64_t column, int64_t position) {
     const REAL scale = (REAL)t->attr->scale, most = (REAL)t->attr->softcap;
     TL_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
@@ -163,9 +166,14 @@ static void N(score)(const flash_task *t, REAL *x, REAL *cap, int64_t n, REAL sl
                 cap[i] = 1 - h * h;
         }
     }
-    if (slope != 0)
+    if (slope != 0 && t->attr->slopes_scaled) {
+        const REAL bias = (REAL)to_bf16(to_bf16((float)slope) * to_bf16((float)column)) * scale;
+        TL_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
-            x[i] += slope * (REAL)(distance - i);
+            x[i] += bias;
+    } else if (slope != 0)
+        for (int64_t i = 0; i < n; i++)
+            x[i] += slope * (REAL)(column - position - i);
 }
 
 static void N(hide)(const N(room) * r, REAL *x, int64_t n, int32_t key, REAL value) {
@@ -261,9 +269,9 @@ static void N(forward)(void *argument, int64_t task, int thread) {
         int64_t keys = tl_min_i64(block, t->S - j0);
         const REAL *a = N(operand)(r.k, t->kp, k, b, group, j0, keys, t->K, &row, &column);
         N(product)(&r, r.s, block, a, row, column, r.qt, block, keys, rows, t->K, false);
-        bool hidden = N(limits)(&r, t, i0, rows, j0, keys);
+        bool hidden = N(limits)(&r, t, b, i0, rows, j0, keys);
         for (int64_t j = 0; j < keys; j++) {
-            N(score)(t, r.s + j * block, NULL, lanes, slope, j0 + j - i0 - t->attr->offset);
+            N(score)(t, r.s + j * block, NULL, lanes, slope, j0 + j, i0 + t->attr->offset);
             if (hidden)
                 N(hide)(&r, r.s + j * block, lanes, (int32_t)j, -(REAL)__builtin_inf());
         }
@@ -293,7 +301,7 @@ static REAL N(dot)(const flash_task *t, REAL *line, const REAL *g, int64_t b, in
 static void N(differentiate)(N(room) * r, const flash_task *t, int64_t head, int64_t i0, int64_t rows, int64_t j0,
                              int64_t keys, REAL slope) {
     const int64_t lanes = (rows + LANES - 1) / LANES * LANES, block = t->block;
-    const bool hidden = N(limits)(r, t, i0, rows, j0, keys), drops = t->attr->dropout.a > 0;
+    const bool hidden = N(limits)(r, t, head / t->H, i0, rows, j0, keys), drops = t->attr->dropout.a > 0;
     const REAL scale = (REAL)t->attr->scale, *most = r->sum;
     REAL cap[64];
     if (drops && (t->wanted & (TL_FLASH_DQ | TL_FLASH_DK)))
@@ -302,7 +310,7 @@ static void N(differentiate)(N(room) * r, const flash_task *t, int64_t head, int
         cap[i] = 1;
     for (int64_t j = 0; j < keys; j++) {
         REAL *p = r->s + j * block, *ds = r->ds + j * block;
-        N(score)(t, p, cap, lanes, slope, j0 + j - i0 - t->attr->offset);
+        N(score)(t, p, cap, lanes, slope, j0 + j, i0 + t->attr->offset);
         EXP_ROW(p, r->lse, NULL, lanes);
         if (hidden)
             N(hide)(r, p, lanes, (int32_t)j, 0);

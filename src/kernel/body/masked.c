@@ -54,7 +54,7 @@ static int64_t last_stride(const tl_array *a) {
 typedef struct masked_task {
     tl_walk rows; /* y, x, [mask], [sink], or for the backward of log softmax: dx, y, gradient */
     const tl_masked_softmax_attr *attr;
-    const tl_array *lengths;
+    const tl_array *positions, *lengths; /* NULL: none */
     int64_t matrix_rows, batch_rows, columns, stride[4], per_task;
     enum { MASKED, SCORES, LOG_SOFTMAX, LOG_SOFTMAX_BACKWARD } what;
 } masked_task;
@@ -66,7 +66,15 @@ static int64_t length_of(const masked_task *t, int64_t batch) {
     return tl_max_i64(0, tl_min_i64(length, t->columns));
 }
 
-/* Which columns row `at` sees: causal (j ≤ i + offset), window, length. */
+static int64_t position_of(const masked_task *t, int64_t batch, int64_t row) {
+    int64_t position;
+    const tl_array *a = t->positions;
+    TL_K(load_int)
+    (&position, a->dtype, a->data + (batch * a->stride[0] + row * a->stride[1]) * tl_bytes_of(a->dtype), 1, 1);
+    return position;
+}
+
+/* Which columns row `at` sees: causal (j ≤ i + offset), window, document, length. */
 static void seen(const masked_task *t, int64_t at, masked_row *r) {
     int64_t i = at % t->matrix_rows, offset = t->attr->offset;
     if (t->lengths) {
@@ -81,6 +89,8 @@ static void seen(const masked_task *t, int64_t at, masked_row *r) {
         r->low = tl_max_i64(0, i + offset - t->attr->window_before);
     if (t->attr->chunk > 0 && i + offset >= 0)
         r->low = tl_max_i64(r->low, (i + offset) - (i + offset) % t->attr->chunk);
+    if (t->positions)
+        r->low = tl_max_i64(r->low, i + offset - position_of(t, at / t->batch_rows, i));
 }
 
 static void masked_rows(void *argument, int64_t task, int thread) {
@@ -139,6 +149,8 @@ static void run_rows(tl_kcall *call, masked_task *t, const tl_array *const array
 static void masked_call(tl_kcall *call, masked_task *t) {
     const tl_array *array[] = {&call->out[0], &call->in[0], &call->in[1], &call->in[2]};
     t->attr = call->attr;
+    if (t->attr->has_positions)
+        t->positions = &call->in[1 + t->attr->has_mask + t->attr->has_sink];
     if (t->attr->has_lengths)
         t->lengths = &call->in[call->n_in - 1];
     run_rows(call, t, array, 2 + t->attr->has_mask + t->attr->has_sink);
