@@ -55,6 +55,26 @@ static tl_status flops_make(const tl_explained *e, tl_flops *f, tl_error *error)
     return tl_explain_check(run, "the FLOPs per token", f->per_token, f->all.value / f->tokens, error);
 }
 
+/* Of a mixture of experts, 6·tokens of the parameters that a token passes; else 0. */
+static tl_u128 six_of_active(const tl_explained *e, const tl_flops *f, tl_parameter_count *count) {
+    tl_net_count(tl_trainer_net(e->run.trainer), count);
+    if (e->options.model.experts == 0 || count->active == count->unique)
+        return 0;
+    return (tl_u128)TL_NAPKIN_FLOPS * f->tokens * (tl_u128)count->active;
+}
+
+static void out_active(const tl_explained *e, const tl_flops *f) {
+    char six[TL_TEXT], active[TL_TEXT];
+    tl_parameter_count count;
+    const tl_u128 passed = six_of_active(e, f, &count);
+    if (passed == 0)
+        return;
+    const double off = 100 * (tl_u128_double(f->all.value) / tl_u128_double(passed) - 1);
+    tl_out_item(e->cli, "", "of the %s parameters that a token passes it is %s; the count is %.2f %% %s",
+                tl_text_grouped((tl_u128)count.active, active), tl_text_grouped(passed, six), off < 0 ? -off : off,
+                off < 0 ? "less" : "more");
+}
+
 static void six_out(const tl_explained *e, const tl_flops *f) {
     char six[TL_TEXT], attention[TL_TEXT], idle[TL_TEXT];
     const tl_explain_six *s = &f->six;
@@ -67,9 +87,13 @@ static void six_out(const tl_explained *e, const tl_flops *f) {
                     tl_explained_value(s->attention, attention), tl_explained_text(run, s->attention_formula, 0));
     if (s->idle)
         tl_out_item(e->cli, "", "- %s %s\n= %s", tl_explained_value(s->idle, idle),
-                    f->words ? "parameters in no product: norms, biases, tables looked up"
-                             : "the first layer's input needs no gradient",
+                    !f->words ? "the first layer's input needs no gradient"
+                    : e->options.model.experts > 0
+                        ? "parameters in no product of a token's: experts it is not sent to, norms, biases, "
+                          "tables looked up"
+                        : "parameters in no product: norms, biases, tables looked up",
                     tl_explained_text(run, s->idle_formula, 0));
+    out_active(e, f);
 }
 
 static void flops_text(const tl_explained *e, const tl_flops *f) {
@@ -144,6 +168,10 @@ static int flops_json(const tl_explained *e, const tl_flops *f) {
     tl_explained_pair_json(json, run, "full", full->value, full->formula);
     tl_explained_pair_json(json, run, "causal", causal->value, causal->formula);
     tl_explained_pair_json(json, run, "six_p_tokens", f->six.six, f->six.six_formula);
+    tl_parameter_count count;
+    const tl_u128 passed = six_of_active(e, f, &count);
+    if (passed)
+        tl_json_put_unsigned(json, "six_p_tokens_active", passed);
     tl_explain_sum groups;
     tl_error error = {TL_OK, ""};
     tl_json_key(json, "forward_shares");

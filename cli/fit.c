@@ -299,8 +299,8 @@ static int fit_model(tl_cli *cli) {
     for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
-                            "--%s changes nothing for `fit model', which holds the state alone; `fit batch MODEL' and "
-                            "`fit context MODEL' take it",
+                            "--%s changes nothing for `fit model', which holds the state alone, as --precision, --optim and "
+                            "--grads say it; `fit batch MODEL' and `fit context MODEL' take it",
                             tl_option_name(no_state[i]));
     if (cli->own[TL_FIT_OWN_LEVERS])
         return tl_usage(cli, "--levers is of `fit batch MODEL' and `fit context MODEL'");

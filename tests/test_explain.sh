@@ -144,3 +144,7 @@ P
     run explain cs336-gpt2-xl $topic --format csv && head -1 "$work/out" | grep -q '^group,name,what,formula,value,share'
     result "$topic: csv" $?
 done
+# 6·tokens of the 12,879,925,248 parameters that a token passes (models.csv), and what is counted beside it
+gives "flops: a mixture, 6·P of those a token passes" "of the 12,879,925,248 parameters that a token passes it is $((6 * 12879925248 * 4096 / 1000000000000)),537,042,894,848; the count is 7.32 % more" \
+    mixtral-8x7b flops --seq 4096
+gives "flops: a mixture, experts idle" "experts it is not sent to, norms, biases, tables looked up" mixtral-8x7b flops --seq 4096
