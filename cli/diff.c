@@ -22,7 +22,10 @@ typedef struct row {
     sort kind;
     bool is_text;
     double value[2]; /* NaN: not there */
+    bool whole[2], below[2];
+    tl_u128 count[2]; /* of a whole number, every digit, and below zero or not */
     char text[2][96];
+    const char *all[2]; /* a text in full, as the document has it */
 } row;
 
 typedef struct diff {
@@ -94,11 +97,15 @@ static void read_value(const diff *of, const char *path, row *r, int which) {
     if (kind == TL_RUN_TEXT) {
         const char *text = tl_run_file_text(d->file, path, &ignored);
         r->is_text = true;
+        r->all[which] = text;
         snprintf(r->text[which], sizeof r->text[which], "%.90s", text ? text : "");
     } else if (kind == TL_RUN_NUMBER || kind == TL_RUN_FLAG) {
         r->value[which] = tl_run_file_number(d->file, path);
+        r->whole[which] = tl_run_file_whole(d->file, path, &r->count[which], &r->below[which]);
         if (kind == TL_RUN_FLAG)
             snprintf(r->text[which], sizeof r->text[which], "%s", r->value[which] > 0 ? "true" : "false");
+        else
+            tl_text_exact(r->value[which], r->text[which]);
         r->is_text = r->is_text || kind == TL_RUN_FLAG;
     }
 }
@@ -108,8 +115,12 @@ static bool is_missing(const row *r, int which) {
 }
 
 static bool same(const row *r) {
+    if (r->all[0] && r->all[1])
+        return strcmp(r->all[0], r->all[1]) == 0;
     if (r->is_text)
-        return strcmp(r->text[0], r->text[1]) == 0;
+        return !r->all[0] && !r->all[1] && strcmp(r->text[0], r->text[1]) == 0;
+    if (r->whole[0] && r->whole[1])
+        return r->count[0] == r->count[1] && r->below[0] == r->below[1];
     return r->value[0] <= r->value[1] && r->value[0] >= r->value[1];
 }
 
@@ -141,6 +152,11 @@ static bool gather(void *user, const char *path, tl_run_value kind) {
 }
 
 static double change(const row *r) {
+    if (r->whole[0] && r->whole[1] && r->below[0] == r->below[1]) {
+        bool more = r->count[1] > r->count[0];
+        double by = tl_u128_double(more ? r->count[1] - r->count[0] : r->count[0] - r->count[1]);
+        return more != r->below[0] ? by : -by;
+    }
     return (isnan(r->value[1]) ? 0 : r->value[1]) - (isnan(r->value[0]) ? 0 : r->value[0]);
 }
 
@@ -160,6 +176,8 @@ static void add_value(const tl_cli *cli, tl_grid *grid, const row *r, int which)
         tl_grid_string(grid, r->text[which], NULL);
     else if (isnan(r->value[which]))
         tl_grid_null(grid);
+    else if (r->whole[which] && !r->below[which])
+        tl_grid_unsigned(grid, r->count[which], tl_document_text(cli, r->path, r->value[which], text));
     else
         tl_grid_real(grid, r->value[which], tl_document_text(cli, r->path, r->value[which], text));
 }

@@ -111,7 +111,7 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     tl_notes_out(cli, "assumed", &f->assumed);
     tl_notes_out(cli, "leaves out", &f->left_out);
     const char *gpus = tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here";
-    char with[256 + TL_CHOICES_TEXT + TL_LORA_TARGETS] = "", choices[TL_CHOICES_TEXT];
+    char with[256 + TL_CHOICES_TEXT + 2 * TL_LORA_TARGETS] = "", choices[TL_CHOICES_TEXT];
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
         snprintf(with, sizeof with, " --precision %s --optim %s", tl_precision_name(o->precision),
                  tl_option_choice(cli, TL_OPTION_OPTIM));

@@ -20,14 +20,21 @@ char *tl_text_shown(const tl_cli *cli, const char *text) {
         return NULL;
     while (*text) {
         unsigned char first = (unsigned char)*text;
-        int control = tl_text_control(text);
-        if (control) {
-            text += control;
-            at += (size_t)snprintf(result + at, size - at, "\\x%02x", (unsigned char)text[-1]);
+        char written[8];
+        int hidden = tl_text_hidden(text, written);
+        if (hidden) {
+            text += hidden;
+            at += (size_t)snprintf(result + at, size - at, "%s", written);
             continue;
         }
-        if (cli->utf8 || first < 128) {
+        if (first < 128) {
             result[at++] = *text++;
+            continue;
+        }
+        if (cli->utf8) { /* the whole of it: what follows its first byte is no character of its own */
+            do
+                result[at++] = *text++;
+            while (((unsigned char)*text & 0xC0) == 0x80);
             continue;
         }
         const char *ascii = "?";

@@ -75,6 +75,9 @@ static void out_parameters(const tl_cli *cli, const tl_model *model) {
     if (count.active != count.unique)
         tl_out_item(cli, "active", "%s = %s: what a token passes", tl_text_grouped((tl_u128)count.active, active),
                     tl_text_count((double)count.active, part));
+    char differs[160];
+    if (tl_plan_file_differs(model, &count, differs))
+        tl_out_item(cli, "differs", "%s", differs);
 }
 
 static const char *const position_words[] = {"", "learned positions", "rotary positions", "ALiBi"};
@@ -162,6 +165,12 @@ void tl_model_json_notes(tl_json *json, const tl_model *model) {
     tl_json_array(json);
     for (int i = 0; i < model->n_assumed; i++)
         tl_json_string(json, model->assumed[i]);
+    tl_parameter_count count;
+    tl_error error = {TL_OK, ""};
+    char differs[160];
+    if (model->file_values && tl_plan_count(model, &count, &error) == TL_OK &&
+        tl_plan_file_differs(model, &count, differs))
+        tl_json_string(json, differs);
     tl_json_end(json);
     tl_json_key(json, "ignored");
     tl_json_array(json);

@@ -126,6 +126,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                                 "Dropout of the adapters' input (default 0)"},
     [TL_OPTION_LORA_TARGETS] = {"lora-targets", 0, "NAMES", KIND_TEXT, NULL, 0, 0, 0,
                                 "Layers with adapters: q_proj,v_proj (default), all-linear, …"},
+    [TL_OPTION_LORA_TRAIN] = {"lora-train", 0, "NAMES", KIND_TEXT, NULL, 0, 0, 0,
+                              "Modules trained in full beside them: embed_tokens, lm_head, …"},
     [TL_OPTION_LORA_BASE] = {"lora-base", 0, "FORM", KIND_CHOICE, lora_bases, 0, 0, 0,
                              "Frozen weights: plain (default), int8, nf4, nf4-dq"},
     [TL_OPTION_INFER] = {"infer", 0, NULL, KIND_FLAG, NULL, 0, 0, 0, "Plan serving instead of training"},

@@ -50,6 +50,8 @@ static int make(const tl_cli *cli, tl_account *a) {
     if (tl_account_exceeds(a)) {
         if (tl_plan_advise(o, &a->plan, &a->advice, &error) != TL_OK)
             return tl_failed(cli, &error);
+        if (a->plan.micro_batch == 1)
+            a->plan.max_micro_batch = 0;
     } else if (a->plan.usable_bytes > 0 && a->plan.allocations <= QUICK_ALLOCATIONS) {
         tl_plan_largest largest;
         if (tl_plan_find_largest(o, TL_PLAN_MICRO_BATCH, &largest, &error) != TL_OK)

@@ -254,6 +254,19 @@ static void print_md(const tl_cli *cli, const tl_grid *grid) {
     }
 }
 
+/* A cell has no lines: each newline is written out. Frees what it replaces; NULL when memory ran out. */
+static char *in_one_line(char *text) {
+    if (!strchr(text, '\n'))
+        return text;
+    char *line = malloc(4 * strlen(text) + 1), *to = line;
+    for (const char *from = text; line && *from; from++)
+        to += sprintf(to, *from == '\n' ? "\\x0a" : "%c", *from);
+    if (line)
+        *to = '\0';
+    free(text);
+    return line;
+}
+
 /* Adds the columns and rows to the smartcols table; false when memory ran out. */
 static bool fill(const tl_cli *cli, const tl_grid *grid, struct libscols_table *table) {
     char buffer[TL_TEXT];
@@ -279,6 +292,8 @@ static bool fill(const tl_cli *cli, const tl_grid *grid, struct libscols_table *
             return false;
         for (int i = 0; i < n; i++) {
             char *text = tl_text_shown(cli, human(cell_at(grid, r, use[i]), buffer));
+            if (text)
+                text = in_one_line(text);
             if (!text || scols_line_refer_data(line, (size_t)i, text) != 0) {
                 free(text);
                 return false;
@@ -298,6 +313,8 @@ static int print_table(const tl_cli *cli, const tl_grid *grid) {
         scols_table_enable_colors(table, cli->paint);
         scols_table_enable_ascii(table, !cli->utf8);
         scols_table_set_column_separator(table, "  ");
+        scols_table_enable_noencoding(table,
+                                      1); /* shown() has done it; a second time would write out its backslashes */
         done = fill(cli, grid, table) && scols_print_table_to_string(table, &text) == 0;
     }
     for (char *line = text; done && line && *line;) { /* without the blanks at the ends of lines */

@@ -36,6 +36,11 @@ static const tl_safetensors *file_at(const report *r, int64_t i) {
 
 static const char *file_name(const report *r, int64_t i) { return r->ckpt ? NULL : tl_weights_file_name(r->files, i); }
 
+/* A shard may hold what the index does not name, or says lies in another: no part of the model. */
+static bool counts(const report *r, int64_t file, const tl_safetensors_tensor *t) {
+    return r->ckpt || tl_weights_file_counts(r->files, file, t->name);
+}
+
 static void add(sum *s, const tl_safetensors_tensor *t) {
     s->tensors++;
     s->values += t->count;
@@ -96,6 +101,8 @@ static void sum_up(report *r) {
         r->file_bytes += tl_safetensors_bytes(file);
         for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
+            if (!counts(r, f, t))
+                continue;
             add(&r->all, t);
             if (!r->ckpt)
                 add_packed(r, t);
@@ -113,8 +120,9 @@ static int print_rows(const report *r, bool all) {
     for (int64_t f = 0; rows && f < file_count(r); f++)
         for (int64_t i = 0; i < tl_safetensors_count(file_at(r, f)); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file_at(r, f), i);
-            tl_tensor_rows_add(rows, &(tl_tensor_row){t->name, t->format, file_name(r, f), t->ndim, t->dim, t->count,
-                                                      t->bytes, t->dtype != TL_DTYPE_COUNT});
+            if (counts(r, f, t))
+                tl_tensor_rows_add(rows, &(tl_tensor_row){t->name, t->format, file_name(r, f), t->ndim, t->dim,
+                                                          t->count, t->bytes, t->dtype != TL_DTYPE_COUNT});
         }
     int status = rows ? tl_tensor_rows_print(rows) : TL_EXIT_FAILED;
     tl_tensor_rows_free(rows);
@@ -159,8 +167,12 @@ static void out_metadata(const report *r) {
         for (const char *c = value; *c && n + 4 < sizeof line; c++) /* on one line, without what a terminal obeys */
             if (!((*c == ' ' || *c == '\n') && n > 0 && line[n - 1] == ' '))
                 line[n++] = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
+        bool cut = n + 4 >= sizeof line;
+        while (cut && n > 0 && ((unsigned char)line[n - 1] & 0xc0) == 0x80)
+            n--; /* not within a character */
+        n -= cut && n > 0 && (unsigned char)line[n - 1] >= 0xc0;
         line[n] = '\0';
-        tl_out_item(r->cli, first ? "metadata" : "", "%.60s = %s%s", key, line, n + 4 >= sizeof line ? "…" : "");
+        tl_out_item(r->cli, first ? "metadata" : "", "%.60s = %s%s", key, line, cut ? "…" : "");
         first = false;
     }
 }
@@ -274,6 +286,8 @@ static void json_tensors(tl_json *json, const report *r) {
     for (int64_t f = 0; f < file_count(r); f++)
         for (int64_t i = 0; i < tl_safetensors_count(file_at(r, f)); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file_at(r, f), i);
+            if (!counts(r, f, t))
+                continue;
             tl_json_object(json);
             tl_json_put_string(json, "name", t->name);
             tl_json_put_string(json, "dtype", t->format);
@@ -305,6 +319,8 @@ static int print_json(const report *r) {
     tl_json_put_integer(json, "value_bytes", r->all.bytes);
     if (r->ckpt)
         json_checkpoint(json, r);
+    else if (tl_weights_files_note(r->files)[0])
+        tl_json_put_string(json, "strays", tl_weights_files_note(r->files));
     json_sums(json, "formats", "dtype", r->formats, r->n_formats);
     json_packed(json, r);
     tl_json_key(json, "metadata");

@@ -75,10 +75,32 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_LORA_ALPHA] = {"lora-alpha", TL_OPTION_LORA_ALPHA, "", FIXED, false, NULL},
     [TL_SET_LORA_DROPOUT] = {"lora-dropout", TL_OPTION_LORA_DROPOUT, "", FIXED, false, NULL},
     [TL_SET_LORA_TARGETS] = {"lora-targets", TL_OPTION_LORA_TARGETS, "", FIXED, false, NULL},
+    [TL_SET_LORA_TRAIN] = {"lora-train", TL_OPTION_LORA_TRAIN, "", FIXED, false, NULL},
     [TL_SET_LORA_BASE] = {"lora-base", TL_OPTION_LORA_BASE, "", FIXED, false, NULL},
 };
 
 const char *tl_setting_name(tl_setting setting) { return rows[setting].name; }
+
+const char *tl_setting_file(const tl_train *t, tl_setting s, char path[TL_PATH]) {
+    path[0] = '\0';
+    if (t->said[s] == TL_SAID_BY_FOLDER)
+        tl_train_path(t, "run.json", path);
+    else if (t->said[s] == TL_SAID_BY_FILE)
+        snprintf(path, TL_PATH, "%s", t->task_file);
+    return path;
+}
+
+int tl_setting_failed(const tl_train *t, tl_setting s, const char *format, ...) {
+    char path[TL_PATH], what[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    if (!tl_setting_file(t, s, path)[0])
+        return tl_usage(t->cli, "--%s%s", rows[s].name, what);
+    tl_say(t->cli, "%s: \"%s%s\"%s", path, t->said[s] == TL_SAID_BY_FOLDER ? "options." : "", rows[s].name, what);
+    return TL_EXIT_FAILED;
+}
 
 static const char *typed(const tl_cli *cli, tl_setting s) {
     return rows[s].common >= 0 ? cli->options.at[rows[s].common].text : cli->own[OWN_FIRST + s];
@@ -131,8 +153,7 @@ static int take_key(tl_train *t, const char *path, const tl_run_file *file, cons
                                  : tl_run_file_typed(file, key, t->texts[s], sizeof t->texts[s], &error);
     if (status != TL_OK)
         return tl_failed(t->cli, &error);
-    if (s == TL_SET_GROUPS)
-        snprintf(t->groups_file, sizeof t->groups_file, "%s", path);
+    t->said[s] = TL_SAID_BY_FILE;
     note_given(t, (tl_setting)s);
     return TL_EXIT_OK;
 }
@@ -165,8 +186,10 @@ static int read_argument(tl_train *t, const char *argument) {
     struct stat st;
     const size_t length = strlen(argument);
     const bool json = length > 5 && strcmp(argument + length - 5, ".json") == 0;
-    if (json)
+    if (json) {
+        t->task_file = argument;
         return read_task_file(t, argument);
+    }
     if (strcmp(argument, "sums") == 0) {
         t->task = &tl_task_sums;
     } else if (stat(argument, &st) == 0 || strpbrk(argument, "*?[")) {
@@ -234,6 +257,8 @@ static int read_folder(tl_train *t) {
         if (rows[s].kept != LEFT && tl_run_file_has(file, name) &&
             tl_run_file_typed(file, name, t->texts[s], sizeof t->texts[s], &error) != TL_OK)
             break;
+        if (rows[s].kept != LEFT && tl_run_file_has(file, name))
+            t->said[s] = TL_SAID_BY_FOLDER;
     }
     if (error.status == TL_OK) /* the model as it was built, whatever its name means today */
         tl_train_path(t, "config.json", t->model_path);
@@ -249,17 +274,16 @@ int tl_setting_whole(const tl_train *t, tl_setting s, int64_t low, int64_t high,
     if (t->texts[s][0] == '\0')
         return TL_EXIT_OK;
     if (tl_parse_size(t->texts[s], value, &error) != TL_OK)
-        return tl_usage(t->cli, "--%s: %s", rows[s].name, error.message);
+        return tl_setting_failed(t, s, ": %s", error.message);
     if (*value < low || *value > high)
-        return tl_usage(t->cli, "--%s %s: %lld to %lld would work", rows[s].name, t->texts[s], (long long)low,
-                        (long long)high);
+        return tl_setting_failed(t, s, " %s: %lld to %lld would work", t->texts[s], (long long)low, (long long)high);
     return TL_EXIT_OK;
 }
 
 static int number(const tl_train *t, tl_setting s, double low, double high, double *value) {
     tl_error error = {TL_OK, ""};
     if (t->texts[s][0] != '\0' && tl_parse_number(t->texts[s], low, high, value, &error) != TL_OK)
-        return tl_usage(t->cli, "--%s: %s", rows[s].name, error.message);
+        return tl_setting_failed(t, s, ": %s", error.message);
     return TL_EXIT_OK;
 }
 
@@ -277,11 +301,12 @@ static int choice(const tl_train *t, tl_setting s, tl_option option, int *found)
                                : names[i + 1] ? ", "
                                               : " and ",
                                names[i]);
-    return tl_usage(t->cli, "--%s \"%.60s\": %s would work", rows[s].name, t->texts[s], known);
+    return tl_setting_failed(t, s, " \"%.60s\": %s would work", t->texts[s], known);
 }
 
 static int read_optimizer(tl_train *t) {
     int found = 0, precision = 0, autocast = 0;
+    char path[TL_PATH];
     tl_optimizer_options *o = &t->plan.optimizer;
     int status = choice(t, TL_SET_OPTIM, TL_OPTION_OPTIM, &found);
     if (status == TL_EXIT_OK)
@@ -292,7 +317,8 @@ static int read_optimizer(tl_train *t) {
         return status;
     const tl_lora_texts lora = {t->texts[TL_SET_LORA],         t->texts[TL_SET_QLORA],
                                 t->texts[TL_SET_LORA_ALPHA],   t->texts[TL_SET_LORA_DROPOUT],
-                                t->texts[TL_SET_LORA_TARGETS], t->texts[TL_SET_LORA_BASE]};
+                                t->texts[TL_SET_LORA_TARGETS], t->texts[TL_SET_LORA_BASE],
+                                t->texts[TL_SET_LORA_TRAIN]};
     status = tl_cli_lora(t->cli, &lora, &t->plan.lora);
     if (status != TL_EXIT_OK)
         return status;
@@ -300,9 +326,10 @@ static int read_optimizer(tl_train *t) {
     t->plan.autocast = autocast != 0;
     tl_error error = {TL_OK, ""};
     tl_choices checked = {0}; /* they are set when the model is known */
-    if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK ||
-        tl_choices_parse(t->texts[TL_SET_CHOICE], &checked, &error) != TL_OK)
-        return tl_usage(t->cli, "%s", error.message);
+    if (tl_recompute_parse(t->texts[TL_SET_RECOMPUTE], &t->plan.recompute, &error) != TL_OK)
+        return tl_setting_failed(t, TL_SET_RECOMPUTE, ": %s", error.message);
+    if (tl_choices_parse(t->texts[TL_SET_CHOICE], &checked, &error) != TL_OK)
+        return tl_setting_failed(t, TL_SET_CHOICE, ": %s", error.message);
     switch (found) {
     case TL_CHOICE_ADAMW:
     case TL_CHOICE_ADAMW8BIT:
@@ -327,9 +354,9 @@ static int read_optimizer(tl_train *t) {
         o->lr = 1e-3;
         break;
     default:
-        return tl_usage(t->cli,
-                        "--optim %s trains nothing; adamw, adam, sgd, momentum, adagrad, rmsprop and adamw8bit do",
-                        t->texts[TL_SET_OPTIM]);
+        return tl_setting_failed(t, TL_SET_OPTIM,
+                                 " %s trains nothing; adamw, adam, sgd, momentum, adagrad, rmsprop and adamw8bit do",
+                                 t->texts[TL_SET_OPTIM]);
     }
     if (autocast && precision < TL_PRECISION_BF16_MIXED)
         return tl_usage(t->cli, "--autocast on: --precision %s has no use for it; the mixed ones have",
@@ -341,7 +368,7 @@ static int read_optimizer(tl_train *t) {
         status = number(t, TL_SET_WEIGHT_DECAY, 0, 1e3, &o->weight_decay);
     t->lr = o->lr;
     if (status == TL_EXIT_OK && (t->texts[TL_SET_GROUPS][0] || tl_given(t->cli, TL_OPTION_GROUPS)))
-        status = tl_cli_groups(t->cli, t->groups_file, t->texts[TL_SET_GROUPS], o);
+        status = tl_cli_groups(t->cli, tl_setting_file(t, TL_SET_GROUPS, path), t->texts[TL_SET_GROUPS], o);
     return status;
 }
 
@@ -389,14 +416,15 @@ static int read_schedule(tl_train *t) {
     while (kind <= TL_SCHEDULE_WSD_SQRT && strcmp(tl_schedule_name((tl_schedule_kind)kind), name) != 0)
         kind++;
     if (kind > TL_SCHEDULE_WSD_SQRT)
-        return tl_usage(t->cli, "--schedule %.60s: constant, linear, cosine, wsd and wsd-sqrt would work", name);
+        return tl_setting_failed(t, TL_SET_SCHEDULE, " %.60s: constant, linear, cosine, wsd and wsd-sqrt would work",
+                                 name);
     t->schedule = (tl_schedule_kind)kind;
     t->warmup = -1;
     int status = tl_setting_whole(t, TL_SET_WARMUP, 0, most, &t->warmup);
     status = status ? status : tl_setting_whole(t, TL_SET_DECAY_STEPS, 1, most, &t->decay_steps);
     const tl_schedule schedule = tl_train_schedule(t);
     if (status == TL_EXIT_OK && tl_schedule_check(&schedule, &error) != TL_OK)
-        return tl_usage(t->cli, "--schedule %s: %s", name, error.message);
+        return tl_setting_failed(t, TL_SET_SCHEDULE, " %s: %s", name, error.message);
     return status;
 }
 
@@ -420,9 +448,9 @@ static int read_sizes(tl_train *t) {
     if (status != TL_EXIT_OK)
         return status;
     if (t->texts[TL_SET_MEMORY][0] && tl_parse_bytes(t->texts[TL_SET_MEMORY], &t->memory_bytes, &error) != TL_OK)
-        return tl_usage(t->cli, "--memory: %s", error.message);
+        return tl_setting_failed(t, TL_SET_MEMORY, ": %s", error.message);
     if (t->texts[TL_SET_MEMORY][0] && t->memory_bytes == 0)
-        return tl_usage(t->cli, "--memory 0 holds nothing; leave it out to use what is available");
+        return tl_setting_failed(t, TL_SET_MEMORY, " 0 holds nothing; leave it out to use what is available");
     if (strcmp(t->texts[TL_SET_INIT], "default") != 0)
         t->init = t->texts[TL_SET_INIT];
     t->threads = (int)threads;
@@ -440,7 +468,7 @@ static int read_typed(tl_train *t) {
     tl_choices chosen = {0};
     tl_error error = {TL_OK, ""};
     if (tl_choices_parse(t->texts[TL_SET_CHOICE], &chosen, &error) != TL_OK) /* what file or folder said */
-        return tl_usage(cli, "%s", error.message);
+        return tl_setting_failed(t, TL_SET_CHOICE, ": %s", error.message);
     int said = tl_cli_choices(cli, &chosen);
     if (said != TL_EXIT_OK)
         return said;
@@ -460,8 +488,7 @@ static int read_typed(tl_train *t) {
         if (s == TL_SET_EVAL_BATCHES && !t->texts[TL_SET_VAL][0])
             return tl_usage(cli, "--eval-batches needs --val FILE, tokens that are not trained on");
         note_given(t, (tl_setting)s);
-        if (s == TL_SET_GROUPS)
-            t->groups_file[0] = '\0';
+        t->said[s] = TL_SAID_BY_OPTION;
         const int status = set_text(t, (tl_setting)s, text);
         if (status != TL_EXIT_OK)
             return status;
@@ -473,7 +500,7 @@ static int read_typed(tl_train *t) {
 static int take_engine(tl_train *t) {
     tl_error error = {TL_OK, ""};
     if (tl_engine_find(t->texts[TL_SET_ENGINE], &t->plan.engine, &error) != TL_OK)
-        return tl_usage(t->cli, "--engine: %s", error.message);
+        return tl_setting_failed(t, TL_SET_ENGINE, ": %s", error.message);
     const tl_engine *e = t->plan.engine;
     if (t->resume || e == tl_engine_at(0))
         return TL_EXIT_OK;
@@ -661,9 +688,8 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE) | TL_TAKES(LORA) |
-             TL_TAKES(GROUPS) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) |
-             TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE) | TL_TAKES(GROUPS) |
+             TL_TAKES_LORA,
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

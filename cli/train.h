@@ -59,12 +59,16 @@ typedef enum tl_setting {
     TL_SET_LORA_ALPHA,
     TL_SET_LORA_DROPOUT,
     TL_SET_LORA_TARGETS,
+    TL_SET_LORA_TRAIN,
     TL_SET_LORA_BASE,
     TL_SET_COUNT
 } tl_setting;
 
 #define TL_PATH 4096
 #define TL_STEPS_OPEN (INT64_C(1) << 40) /* --minutes alone decides, once the speed is known */
+
+/* Who gave a setting its text, so that what is wrong with it is said of the right place. */
+typedef enum tl_said { TL_SAID_BY_DEFAULT, TL_SAID_BY_FILE, TL_SAID_BY_FOLDER, TL_SAID_BY_OPTION } tl_said;
 
 /* What a run learns. One file each: cli/train_sums.c, cli/train_tokens.c. */
 typedef struct tl_train tl_train;
@@ -100,9 +104,10 @@ struct tl_train {
     void *task_data; /* the task's own */
     bool resume, dry_run;
     char texts[TL_SET_COUNT][TL_GROUPS_TEXT]; /* as given or by default; "" where there is none */
-    char model_path[TL_PATH];      /* resuming: the folder's config.json; else "" */
-    char groups_file[TL_PATH];     /* the task's file that says the groups; else "" */
-    char model_name[128];          /* resuming: what run.json calls the model; else "" */
+    char model_path[TL_PATH];                 /* resuming: the folder's config.json; else "" */
+    tl_said said[TL_SET_COUNT];               /* by whom each text is */
+    const char *task_file;                    /* the argument FILE.json; else NULL */
+    char model_name[128];                     /* resuming: what run.json calls the model; else "" */
     tl_model model;
     tl_plan_options plan; /* of exactly this run */
     tl_machine machine;
@@ -117,6 +122,7 @@ struct tl_train {
     int threads;
     bool steps_given, precision_given, autocast_given;
     bool time_decides;     /* --minutes without --steps: .steps is no more than a bound */
+    bool total_is_kept;    /* the checkpoint's number of steps is the schedule's, whatever --minutes says */
     int64_t examined_peak; /* live bytes at the peak of the last examination; 0: there was nothing to ask */
     int64_t examine_peak, examine_bytes; /* planned: such a peak, and what of it comes on top of the arena */
     bool has_validation_loss;
@@ -126,6 +132,11 @@ struct tl_train {
 /* The value of each option from the command line, the folder (resuming), the task's file or the default, checked. */
 int tl_train_settings(tl_train *t);
 const char *tl_setting_name(tl_setting setting);
+/* What is wrong with a setting, behind its name as whoever gave it knows it: --steps, "steps" of the task's file,
+ * "options.steps" of run.json. Exit status: usage for an option, failed for a file. */
+int tl_setting_failed(const tl_train *t, tl_setting setting, const char *format, ...) TL_PRINTF(3, 4);
+/* The file that said it; "": none, an option did. */
+const char *tl_setting_file(const tl_train *t, tl_setting setting, char path[TL_PATH]);
 /* A setting's text as a whole number of [low, high]; "" leaves *value as it is. Exit status, having said what is wrong. */
 int tl_setting_whole(const tl_train *t, tl_setting setting, int64_t low, int64_t high, int64_t *value);
 

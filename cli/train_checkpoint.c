@@ -138,6 +138,12 @@ tl_status tl_train_restore(tl_train *t, tl_ctx *ctx, tl_trainer *trainer, int64_
     *position = state.data_position;
     if (state.total_steps > 0)
         t->steps = state.total_steps;
+    t->total_is_kept = state.total_steps > 0 && state.total_steps < TL_STEPS_OPEN;
+    if (t->total_is_kept && t->minutes > 0)
+        tl_note(t->cli,
+                "--minutes %s ends the training, and does not change the schedule: it stays that of the %lld steps of "
+                "the checkpoint, bit for bit",
+                t->texts[TL_SET_MINUTES], (long long)state.total_steps);
     if (t->steps >= TL_STEPS_OPEN && t->minutes <= 0) /* it would go on for good */
         return tl_fail(
             error, TL_ERR_ARGUMENT,

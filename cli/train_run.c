@@ -202,9 +202,10 @@ static tl_status plan_examination(run *r) {
 static int make_plan(run *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
+    char path[TL_PATH];
     if (tl_plan_make(&t->plan, &r->plan, &r->error) != TL_OK ||
         tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK)
-        return tl_groups_failed(t->cli, t->groups_file, &r->error);
+        return tl_groups_failed(t->cli, tl_setting_file(t, TL_SET_GROUPS, path), &r->error);
     if (tl_arena_plan_make(r->planned.ctx, &r->arena_plan) != TL_OK) {
         context_failed(r, r->planned.ctx);
         return tl_failed(t->cli, &r->error);
@@ -456,7 +457,7 @@ static tl_status log_line(run *r) {
 /* With --minutes: as many steps as the speed so far allows, a little less to be sure; never more than were asked for. */
 static void set_total(run *r) {
     tl_train *t = r->t;
-    if (t->minutes <= 0 || r->line.step - r->start != SPEED_STEPS)
+    if (t->minutes <= 0 || t->total_is_kept || r->line.step - r->start != SPEED_STEPS)
         return;
     double left = t->minutes * 60 * 0.95 - r->trained_seconds;
     double speed = r->measured.step_seconds, more = speed > 0 ? left / speed : 0;

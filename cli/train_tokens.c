@@ -65,9 +65,9 @@ static int read_settings(tl_train *t, tl_tokens_task *k) {
     if (strcmp(sampler, samplers[1]) == 0)
         k->sampler.kind = TL_SAMPLER_EPOCHS;
     else if (strcmp(sampler, samplers[0]) != 0)
-        return tl_usage(t->cli, "--sampler %.60s: random and epochs would work", sampler);
+        return tl_setting_failed(t, TL_SET_SAMPLER, " %.60s: random and epochs would work", sampler);
     if (strcmp(lock, "yes") != 0 && strcmp(lock, "no") != 0)
-        return tl_usage(t->cli, "--lock-batches %.60s: yes and no would work", lock);
+        return tl_setting_failed(t, TL_SET_LOCK_BATCHES, " %.60s: yes and no would work", lock);
     k->locked = strcmp(lock, "yes") == 0;
     int status = TL_EXIT_OK;
     if (strcmp(t->texts[TL_SET_SEPARATOR], "none") != 0)

@@ -72,8 +72,10 @@ static bool use(const tl_tokens *t, int64_t vocab, const char *out) {
         check(ids[i] >= 0 && (!vocab || ids[i] < vocab) && ids[i] >= scan.least && ids[i] <= scan.most);
     for (int kind = TL_SAMPLER_RANDOM; kind <= TL_SAMPLER_IN_ORDER; kind++) {
         tl_sampler s;
+        /* A permutation of few is walked for long (base/random.h): of two windows 128 networks each time. Short windows of epochs
+         * leave most of the time to the reader. */
         tl_sampler_options o = {.kind = (tl_sampler_kind)kind,
-                                .seq = 1 + n / 3,
+                                .seq = 1 + n / (kind == TL_SAMPLER_EPOCHS ? 60 : 3),
                                 .seed = (uint64_t)vocab,
                                 .vocab = vocab,
                                 .separator = 7,
@@ -84,7 +86,7 @@ static bool use(const tl_tokens *t, int64_t vocab, const char *out) {
             check(n <= o.seq);
             continue;
         }
-        for (uint64_t i = 0; i < 9; i++) {
+        for (uint64_t i = 0; i < (kind == TL_SAMPLER_EPOCHS ? 3 : 9); i++) {
             const int64_t start = tl_sampler_start(&s, i);
             check(start >= 0 && start + o.seq < tl_tokens_count(t));
             if (tl_sampler_window(&s, i, input, target, &error) == TL_OK && start + o.seq < n)

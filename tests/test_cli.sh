@@ -90,7 +90,7 @@ gives_json "time: JSON, every digit" '"flops":6300000000000000000000000,' time $
 gives_json "time: JSON, days" '"days":143\.9411' time $N
 gives_json "time: JSON, seconds, hours, amount" '"seconds":12436514\.55.*"device_hours":3537497\.47.*"amount":7074994\.94' time $N
 gives_json "time: JSON names its peak" '"peak_flop_per_s":989400000000000(\.0)?,"peak_source":"H100-SXM5-80GBbf16dense' time $N
-gives "time: csv is raw" 0 "time,70000000000,15000000000000,1024,H100-SXM5-80GB,bf16,989400000000000," time $N --format csv
+gives "time: csv is raw" 0 "time,70000000000,70000000000,15000000000000,1024,H100-SXM5-80GB,bf16,989400000000000," time $N --format csv
 gives "time: md" 0 "| time | 143.9 days |" time $N --format md
 }
 # 6·70e9·15e12 / (30·86400·989.4e12·0.5) = 4913.2

@@ -136,7 +136,7 @@ static void logits_with_choices(void **state) {
     static const char *const ways[][4] = {
         {"attention=flash", "norm=composed", "glu=fused", "rotary=tables"},
         {"attention=math", "gelu=composed", "loss=full-fp32", NULL},
-        {"mask-tensor=on", "repeat-kv=on", "attention-copies=on", NULL},
+        {"mask-tensor=on", "clamp-scores=on", "repeat-kv=on", "attention-copies=on"},
     };
     int refused = 0, compared = 0;
     for (int i = 0; i < family_model_count(); i++)

@@ -675,6 +675,25 @@ static void test_evaluating_bits(void **state) {
     }
 }
 
+/* Beside the logits, rows·V·4 bytes, there is never more than the log softmax of an eighth of the rows: a whole one would make it
+ * twice as much. With a vocabulary this large all else together is less than a fourth of that eighth. */
+static void test_evaluating_keeps_no_log_softmax(void **state) {
+    (void)state;
+    enum { SEQ = 16, BATCH = 8, VOCAB = 20000 };
+    tl_error error = {TL_OK, ""};
+    tl_ctx *ctx = tl_ctx_new(NULL, &error);
+    tl_model m = small_gpt2();
+    m.vocab = VOCAB;
+    tl_net *net = tl_net_new(ctx, &m, TL_F32);
+    const int64_t before = tl_ledger_live_total(ctx), logits = (int64_t)SEQ * BATCH * VOCAB * 4;
+    tl_eval_options o = {.seq = SEQ, .batch = BATCH};
+    tl_evaluation r;
+    assert_int_equal(tl_evaluate(net, SEQ * BATCH + 1, NULL, NULL, &o, &r), TL_OK);
+    assert_in_range(r.counts.peak_bytes - before, logits + logits / 8, logits + logits / 8 + logits / 32);
+    tl_net_free(net);
+    tl_ctx_free(ctx);
+}
+
 static void test_evaluating_refusals(void **state) {
     (void)state;
     tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
@@ -711,7 +730,7 @@ int main(void) {
         cmocka_unit_test(test_int8_exactly),        cmocka_unit_test(test_quantizing),
         cmocka_unit_test(test_int8_logits),         cmocka_unit_test(test_int8_refusals),
         cmocka_unit_test(test_evaluating),          cmocka_unit_test(test_evaluating_bits),
-        cmocka_unit_test(test_evaluating_refusals),
+        cmocka_unit_test(test_evaluating_refusals), cmocka_unit_test(test_evaluating_keeps_no_log_softmax),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

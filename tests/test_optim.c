@@ -322,6 +322,19 @@ static void test_clipping(void **state) {
     }
 }
 
+static void test_a_gradient_counts_once(void **state) {
+    (void)state;
+    clipped c = clip_begin(TL_F32, 1, 2, -1, 0);
+    const tl_parameter twice[] = {c.list[0], c.list[1], c.list[0]};
+    double as_before[128];
+    for (int k = 0; k < 128; k++)
+        as_before[k] = 1;
+    assert_null(tl_clip_gradients(c.ctx, twice, 3, 1));
+    check_fails(c.ctx, TL_ERR_ARGUMENT, "a.weight is given twice");
+    check_close("not clipped", tl_tensor_grad(c.list[0].tensor), as_before, 128, 0);
+    clip_end(&c);
+}
+
 static void test_non_finite_gradients(void **state) {
     (void)state;
     static const double bad[] = {NAN, INFINITY, -INFINITY};
@@ -586,6 +599,20 @@ static void test_parameters_are_checked(void **state) {
     assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
     check_fails(ctx, TL_ERR_ARGUMENT, "down.bias is given twice");
     net = net_of(ctx);
+    net.list[2].tensor = tl_transpose(net.list[0].tensor, 0, 1); /* and so are other handles on the same numbers */
+    assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
+    check_fails(ctx, TL_ERR_ARGUMENT, "down.weight is given twice");
+    net = net_of(ctx);
+    net.list[3].tensor = tl_slice(net.list[0].tensor, 0, 1, tl_dim_of(2), 1); /* a part of it */
+    assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
+    check_fails(ctx, TL_ERR_ARGUMENT, "down.bias is given twice");
+    net = net_of(ctx); /* parts that do not meet are parameters like any others: q, k and v of one tensor */
+    net.list[1].tensor = tl_slice(net.list[0].tensor, 0, 0, tl_dim_of(1), 1);
+    net.list[3].tensor = tl_slice(net.list[0].tensor, 0, 1, tl_dim_of(2), 1);
+    tl_optimizer *parts = tl_optimizer_new(ctx, &net.list[1], 3, &o);
+    check_ok(ctx);
+    tl_optimizer_free(parts);
+    net = net_of(ctx);
     net.list[1].tensor = tl_cast(net.list[1].tensor, TL_I32); /* an integer parameter is read as a float elsewhere */
     assert_null(tl_optimizer_new(ctx, net.list, 4, &o));
     check_fails(ctx, TL_ERR_DTYPE, "parameter up.bias is i32");
@@ -734,6 +761,7 @@ int main(void) {
         cmocka_unit_test(test_cs336_stream),
         cmocka_unit_test(test_clipping),
         cmocka_unit_test(test_non_finite_gradients),
+        cmocka_unit_test(test_a_gradient_counts_once),
         cmocka_unit_test(test_groups_are_checked),
         cmocka_unit_test(test_groups_as_text),
         cmocka_unit_test(test_the_last_group_holds),

@@ -47,7 +47,7 @@ typedef struct config {
     tl_recompute recompute;
     tl_lora_options lora;
     const char *choices;                  /* "norm=composed,loss=chunked:3"; NULL: none */
-    bool fused_qkv, hold, offload, apart; /* of the model, and of tl_train_options */
+    bool fused_qkv; /* of the model */
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -233,9 +233,6 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;
     o.lora = c->lora;
-    o.hold_logits = c->hold;
-    o.offload = c->offload;
-    o.grads_apart = c->apart;
     o.autocast = c->autocast;
     tl_error error = {0};
     choose(c->choices, &o.choices);

@@ -68,6 +68,32 @@ run ledger "$work/a" --by colour
 [ $? -eq 2 ]
 said 'no such table: exit 2' $?
 
+# ---- what is wrong with a value is said of whoever gave it ----
+cp -r "$work/a" "$work/edited"
+for wrong in steps=zero micro-batch=0 lr=fast schedule=steps precision=fp7 recompute=some choice=norm sampler=x groups=x; do
+    name=${wrong%%=*}
+    sed "s|\"$name\": \"[^\"]*\"|\"$name\": \"${wrong#*=}\"|" "$work/a/run.json" >"$work/edited/run.json"
+    run train --out "$work/edited" --resume
+    code=$?
+    tr -s '\n ' '  ' <"$work/err" >"$work/flat"
+    if [ "$name" = sampler ]; then # of token files: sums have none, and what they do not use is not looked at
+        [ $code -eq 0 ]
+        said 'what a task does not use is not looked at' $?
+        continue
+    fi
+    [ $code -eq 1 ] && grep -q 'run.json' "$work/flat" && ! grep -q -- "--$name" "$work/flat"
+    said "a run.json with $wrong is named, and no option" $?
+    printf '{"task": "sums", "%s": "%s"}' "$name" "${wrong#*=}" >"$work/wrong.json"
+    run train "$work/wrong.json" --dry-run
+    code=$?
+    tr -s '\n ' '  ' <"$work/err" >"$work/flat"
+    [ $code -eq 1 ] && grep -q 'wrong.json' "$work/flat" && ! grep -q -- "--$name" "$work/flat"
+    said "so is a task's file with $wrong" $?
+    run train sums --dry-run "--$name" "${wrong#*=}"
+    [ $? -eq 2 ] && grep -q -- "--$name" "$work/err"
+    said "an option --$name ${wrong#*=} is an option" $?
+done
+
 # ---- five and five are ten, bit for bit ----
 # shellcheck disable=SC2086
 run train sums --out "$work/ten" $small --steps 10
@@ -91,6 +117,14 @@ said 'loading that held something else: exit 3' $?
 run train sums --out "$work/threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 --threads 2
 cmp -s "$work/ten/checkpoints/latest" "$work/threads/checkpoints/latest"
 said 'the same bits on two threads' $?
+# FAULTS, "Reproducibility": 1, 2, 3 and 8 threads, and variables by which a BLAS pool would take another number.
+for threads in 3 8; do
+    OMP_NUM_THREADS=5 OPENBLAS_NUM_THREADS=7 MKL_NUM_THREADS=3 BLIS_NUM_THREADS=4 OMP_DYNAMIC=true "$TALLY" train sums \
+        --out "$work/threads$threads" --model gpt2:N=1,D=16,H=2,dropout=0.1 --micro-batch 4 --global-batch 8 --steps 10 \
+        --threads $threads >"$work/out" 2>"$work/err"
+    cmp -s "$work/ten/checkpoints/latest" "$work/threads$threads/checkpoints/latest"
+    said "and on $threads, whatever OMP_NUM_THREADS says" $?
+done
 run train sums --out "$work/five" --resume --lr 1
 [ $? -eq 2 ] && grep -q 'goes on with it' "$work/err"
 said 'a resumed run keeps its settings' $?

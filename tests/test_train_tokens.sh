@@ -139,6 +139,16 @@ run train noise.bin --out minutes $small --minutes 1 --stop-at 3
 said 'a run that --minutes ends stops before it has a number of steps' $?
 gives 'and cannot go on without one: it would for good' 2 'give --minutes again' train --out minutes --resume
 gives 'with --minutes it does' 0 'step 5' train --out minutes --resume --minutes 1 --stop-at 5
+# Once the checkpoint has a number of steps, the time ends a run and leaves its schedule alone: 0.01 minutes are too short for
+# 4000 steps, and a schedule cut short would have other learning rates from step 33 on.
+# shellcheck disable=SC2086
+run train noise.bin --out onego $small --steps 4000 --stop-at 60 --save-every 1000
+# shellcheck disable=SC2086
+run train noise.bin --out timed $small --steps 4000 --stop-at 20 --save-every 1000
+gives '--minutes on resuming says what it does' 0 'does not change the schedule: it stays that of the 4000 steps' train --out timed --resume \
+    --minutes 0.01 --stop-at 60
+same_checkpoints onego timed
+said 'and the run is that of one go, bit for bit' $?
 
 # ---- documents ----
 printf 'one\ntwo and three\nfour\n' >docs.txt

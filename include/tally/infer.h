@@ -116,6 +116,10 @@ typedef struct tl_infer_options {
 typedef struct tl_infer_plan {
     int64_t weights_bytes; /* live parameters, scales included, when all is loaded */
     int64_t cache_bytes;
+    int64_t position_bytes; /* of a position in every layer: 2·N·G·K·size, or N·(Rkv + Kr)·size of latent attention */
+    int64_t
+        window_bytes; /* of cache_bytes what layers that see a window hold, however many the positions; 0 where none is that long */
+    int64_t expert_bytes; /* of the weights those that routing chooses among */
     /* load: published weights come, through their block (tally/weights.h), and become int8 where asked; the last: of all */
     int64_t init_peak_bytes, load_peak_bytes, peak_bytes;
     tl_generation generation;

@@ -74,6 +74,10 @@ tl_status tl_net_use_lora(tl_net *net, const tl_lora_options *options) TL_MUST_C
 const tl_lora_options *tl_net_lora(const tl_net *net);
 int tl_net_lora_layers(const tl_net *net); /* linear layers with adapters */
 
+/* The last parts of the names of layers that adapters are for and that have none, each once and with commas: "k_proj, lm_head".
+ * Returns how many. */
+int tl_net_lora_rest(const tl_net *net, char *names, size_t size);
+
 /* W + alpha/rank·B·A in place of the base weights, computed in f32 (f64 for f64) and rounded once to the net's format; a
  * quantised base is written out for it, which takes the net's full size from then on. The adapters are let go, and the net is a
  * plain one whose parameters can all be trained. Free an optimizer over it before. */

@@ -213,6 +213,7 @@ typedef struct tl_model {
     /* "", or what the file asks for that changes results but no account, and is not built in ("rope_scaling yarn"): such a
      * model is planned, and refused where values are: tl_net_new on a device that holds them, and with it training and loading. */
     char not_computed[160];
+    int64_t file_values; /* of the tensors that lie beside the description in one file (GGUF); 0: there are none */
 } tl_model;
 
 /* Checks ranges, divisibility (heads by kv_heads; head_size even for rotary; D by H for gpt2) and overflow of the

@@ -71,10 +71,6 @@ tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error
 /* How the layers are run (tally/choices.h), from now on; a new net runs as a zeroed struct says. TL_ERR_UNSUPPORTED, naming choice
  * and model, where a choice cannot hold for the model. */
 tl_status tl_net_choose(tl_net *net, const tl_choices *choices) TL_MUST_CHECK;
-/* The f32 logits that loss full-fp32 makes live until the next forward, as in a training loop that has them in a variable. */
-void tl_net_hold_logits(tl_net *net, bool hold);
-/* What blocks that are computed again keep, their inputs, goes to the host's memory and comes back in backward. */
-void tl_net_offload(tl_net *net, bool offload);
 const tl_choices *tl_net_choices(const tl_net *net);
 /* Lets go of what a recorded forward made once for all its layers (rotary tables, mask tensors), when its backward is done. The next
  * forward and tl_net_free do so too. */

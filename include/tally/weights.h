@@ -57,7 +57,10 @@ void tl_weights_close(tl_weights_files *files); /* NULL allowed */
 int64_t tl_weights_file_count(const tl_weights_files *files);
 const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t index);
 const char *tl_weights_file_name(const tl_weights_files *files, int64_t index); /* NULL: there is no index */
-const char *tl_weights_files_note(const tl_weights_files *files);               /* strays, by name; "" for none */
+/* Whether a tensor that file `index` holds is one of the model's: the index, where there is one, says that it lies there. */
+bool tl_weights_file_counts(const tl_weights_files *files, int64_t index, const char *name);
+/* Strays by name, and a total in the index that is not its tensors'; "" for none. */
+const char *tl_weights_files_note(const tl_weights_files *files);
 
 /* What the published files of a model take, as its config.json says they hold it (tl_model.stored): bytes of all values and scales,
  * and of them those of the packed format. The rest is taken to be in bf16, DeepSeek-V3's bias of choice in f32; layers for

@@ -42,6 +42,8 @@ enum { FEISTEL_ROUNDS = 8, FEISTEL_LEAST_HALF = 4 };
 
 uint64_t tl_random_permute(uint64_t seed, uint64_t stream, uint64_t round, uint64_t count, uint64_t index) {
     unsigned half = FEISTEL_LEAST_HALF;
+    if (count == 1) /* what the walk below comes to, after 256 networks or so */
+        return 0;
     while (half < 32 && (UINT64_C(1) << (2 * half)) < count)
         half++;
     const uint64_t mask = (UINT64_C(1) << half) - 1;

@@ -44,6 +44,8 @@ static const struct {
     {"use_parallel_residual", OFF, "the family has no parallel blocks"},
     {"parallel_attn", OFF, "the family has no parallel blocks"},
     {"alibi", OFF, "the family has no ALiBi"},
+    {"use_bidirectional_attention", OFF, "attention that looks ahead is not built in"},
+    {"use_mrope", OFF, "positions of several axes are not built in"},
     {"no_rope_layers", NOTHING, "the family has no layers without positions"},
     {"vision_config", NOTHING, "only text models are built in"},
     {"audio_config", NOTHING, "only text models are built in"},

@@ -151,7 +151,7 @@ static void read_kind(tl_config_reader *r, const tl_config_rope *how, const char
     kind = tl_config_string(r, key);
     if (kind == NULL || strcmp(kind, "default") == 0)
         return;
-    bool lists = strcmp(kind, "yarn") == 0 && tl_config_has(r, "short_factor");
+    bool lists = strcmp(kind, "yarn") == 0 && (tl_config_has(r, "short_factor") || how->original > 0);
     if (strcmp(kind, "llama3") == 0)
         read_llama3(r);
     else if (strcmp(kind, "longrope") == 0 || strcmp(kind, "su") == 0 || lists)

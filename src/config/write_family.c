@@ -152,6 +152,8 @@ static void write_two_ropes(tl_json *json, const tl_model *m) {
     tl_json_put_string(json, "rope_type", "proportional");
     tl_json_put_real(json, "partial_rotary_factor", share);
     tl_json_put_real(json, "rope_theta", m->rope_theta);
+    if (m->rope_scaling == TL_ROPE_LINEAR)
+        tl_json_put_real(json, "factor", m->rope_factor);
     tl_json_end(json);
     tl_json_key(json, "sliding_attention");
     tl_json_object(json);

@@ -139,6 +139,7 @@ static const op_rule rules[] = {
     {"mse", FLOAT},
     {"mse_backward", KEEP},
     {"mul", WIDEST},
+    {"mul_mixed", KEEP},
     {"multiply_add", KEEP},
     {"neg", KEEP},
     {"nf4_dequantize", KEEP},

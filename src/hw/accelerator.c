@@ -20,8 +20,8 @@ const tl_accelerator *tl_accelerator_at(int index) {
 
 const char *tl_rate_name(tl_rate rate) {
     static const char *const names[TL_RATE_COUNT] = {
-        [TL_RATE_FP64] = "fp64", [TL_RATE_FP32] = "fp32", [TL_RATE_TF32] = "tf32",
-        [TL_RATE_BF16] = "bf16", [TL_RATE_FP16] = "fp16", [TL_RATE_FP8] = "fp8",
+        [TL_RATE_FP64] = "fp64", [TL_RATE_FP32] = "fp32", [TL_RATE_TF32] = "tf32", [TL_RATE_BF16] = "bf16",
+        [TL_RATE_FP16] = "fp16", [TL_RATE_FP8] = "fp8",   [TL_RATE_FP4] = "fp4",   [TL_RATE_INT8] = "int8",
     };
     return (int)rate >= 0 && rate < TL_RATE_COUNT ? names[rate] : "unknown";
 }

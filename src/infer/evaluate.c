@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { LOSS_PARTS = 8 };
+
 typedef struct evaluator {
     tl_net *net;
     tl_ctx *ctx;
@@ -60,24 +62,50 @@ static tl_tensor *batch_tensor(const evaluator *e, int which, int64_t windows, i
                                   : tl_from_data(e->ctx, TL_I32, shape, TL_DATA, e->rows[which], windows * length);
 }
 
-/* −log p of each target, [windows·length]; 16-bit logits are widened first. */
-static tl_tensor *token_losses(const evaluator *e, int64_t windows, int64_t length) {
-    static const tl_loss_options each = {.reduction = TL_LOSS_NONE, .ignores = true, .ignore_index = TL_IGNORE_INDEX};
+/* The logits of a batch as rows [windows·length, V]. */
+static tl_tensor *logits_of(const evaluator *e, int64_t windows, int64_t length) {
     tl_ctx *ctx = e->ctx;
-    tl_tensor *input = batch_tensor(e, 0, windows, length), *target = batch_tensor(e, 1, windows, length);
+    tl_tensor *input = batch_tensor(e, 0, windows, length);
     if (e->by_rows && e->options->positions && tl_net_documents(e->net, batch_tensor(e, 2, windows, length)) != TL_OK)
         return NULL;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_tensor *logits = tl_net_forward(e->net, input);
-    tl_phase_set(ctx, TL_PHASE_LOSS);
+    tl_net_documents(e->net, NULL);
     if (!logits)
         return NULL;
-    tl_dim rows = tl_dim_of(windows * length), V = tl_tensor_shape(logits)->dim[2];
-    tl_tensor *flat = tl_view(logits, TL_SHAPE(ctx, rows, V));
-    if (tl_tensor_dtype(flat) != TL_F64)
-        flat = tl_cast(flat, TL_F32);
-    tl_tensor *loss = tl_cross_entropy_loss(flat, tl_view(target, TL_SHAPE(ctx, rows)), NULL, &each, NULL);
-    return tl_cast(loss, TL_F64);
+    return tl_view(logits, TL_SHAPE(ctx, tl_dim_of(windows * length), tl_tensor_shape(logits)->dim[2]));
+}
+
+/* −log p of `count` targets from `first` on; 16-bit logits are widened first. What a part makes dies with it. */
+static tl_status part_losses(const evaluator *e, tl_tensor *logits, tl_tensor *target, int64_t first, int64_t count) {
+    static const tl_loss_options each = {.reduction = TL_LOSS_NONE, .ignores = true, .ignore_index = TL_IGNORE_INDEX};
+    tl_ctx *ctx = e->ctx;
+    tl_scope_begin(ctx);
+    tl_dim rows = tl_dim_of(count);
+    tl_tensor *part = tl_slice(logits, 0, first, rows, 1);
+    if (part && tl_tensor_dtype(part) != TL_F64)
+        part = tl_cast(part, TL_F32);
+    tl_tensor *loss = tl_cross_entropy_loss(part, tl_slice(target, 0, first, rows, 1), NULL, &each, NULL);
+    loss = tl_cast(loss, TL_F64);
+    tl_status status = tl_ctx_status(ctx);
+    if (status == TL_OK && !tl_ctx_is_meta(ctx))
+        status = tl_tensor_read(loss, e->losses + first, (size_t)count * sizeof *e->losses);
+    tl_scope_end(ctx);
+    return status;
+}
+
+/* Nothing is recorded, so that no log softmax has to last: it is made of a part of the rows at a time, beside the logits. */
+static tl_status token_losses(const evaluator *e, int64_t windows, int64_t length) {
+    const int64_t rows = windows * length, each = (rows + LOSS_PARTS - 1) / LOSS_PARTS;
+    tl_ctx *ctx = e->ctx;
+    tl_tensor *logits = logits_of(e, windows, length);
+    tl_phase_set(ctx, TL_PHASE_LOSS);
+    tl_tensor *target = logits ? batch_tensor(e, 1, windows, length) : NULL;
+    target = target ? tl_view(target, TL_SHAPE(ctx, tl_dim_of(rows))) : NULL;
+    tl_status status = tl_ctx_status(ctx);
+    for (int64_t first = 0; first < rows && status == TL_OK; first += each)
+        status = part_losses(e, logits, target, first, rows - first < each ? rows - first : each);
+    return status;
 }
 
 /* Of a window after the first, what the one before has not seen as a target. */
@@ -104,11 +132,7 @@ static tl_status run_batch(evaluator *e, int64_t first, int64_t windows, int64_t
     if (e->options->begin && !meta)
         e->options->begin(e->options->user, forward);
     tl_scope_begin(ctx);
-    tl_tensor *losses = token_losses(e, windows, length);
-    tl_net_documents(e->net, NULL); /* which cannot fail */
-    status = tl_ctx_status(ctx);
-    if (status == TL_OK && !meta)
-        status = tl_tensor_read(losses, e->losses, (size_t)(windows * length) * sizeof *e->losses);
+    status = token_losses(e, windows, length);
     tl_scope_end(ctx);
     if (status != TL_OK)
         return status;

@@ -45,13 +45,6 @@ static tl_tensor *alibi(tl_ctx *ctx, const tl_attend_options *o, const tl_tensor
     return o->slopes_scaled ? tl_scale(bias, scale, 0) : bias;
 }
 
-/* The slopes alone, for flash attention, which makes slope·j itself, in f32: not rounded as Falcon's is. */
-static tl_tensor *flash_slopes(const tl_attend_options *o, double scale) {
-    if (!o->slopes || !o->slopes_scaled)
-        return o->slopes;
-    return tl_scale(tl_cast(tl_cast(o->slopes, TL_BF16), TL_F32), scale, 0);
-}
-
 static tl_mask_options seen_by(const tl_net *net, const tl_attend_options *o, int64_t past, int64_t columns,
                                double scale) {
     bool limited = o->window > 0 && o->window < columns;
@@ -158,6 +151,14 @@ static tl_tensor *composed_softmax(tl_tensor *x) {
     return y;
 }
 
+/* torch.max(scores, finfo.min): keeps the scores. Takes them. */
+static tl_tensor *clamped(tl_ctx *ctx, tl_tensor *scores) {
+    tl_dtype dtype = scores ? tl_tensor_dtype(scores) : TL_F32;
+    double lowest = dtype == TL_F16 ? -65504.0 : dtype == TL_BF16 ? -0x1.FEp127 : -0x1.FFFFFEp127;
+    tl_tensor *one = tl_empty(ctx, dtype, TL_SHAPE(ctx, tl_dim_of(1)), TL_WORK);
+    return let_go(scores, tl_maximum(scores, one ? tl_fill(one, lowest) : NULL));
+}
+
 /* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. `scale` is
  * what is still to be multiplied, `whole` what is in the end. Takes the scores. */
 static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, double whole,
@@ -178,6 +179,8 @@ static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *sc
         scores = masked(ctx, scores, scale, mask, bias);
         seen = (tl_mask_options){.scale = 1, .window_before = -1, .window_after = -1, .sink = seen.sink};
         bias = NULL;
+        if (core->net->choices.clamp_scores && core->net->choices.attention == TL_ATTENTION_EAGER)
+            scores = clamped(ctx, scores);
     }
     if (wide) {
         scores = let_go(scores, tl_cast(scores, TL_F32));
@@ -273,10 +276,9 @@ static tl_status flash_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
                               .dropout = net->training ? net->model.dropout_attention : 0,
                               .dropout_name = "attention",
                               .sinks = o->sinks,
-                              .slopes = flash_slopes(o, scale_of(core, in[0])),
+                              .slopes = o->slopes,
+                              .slopes_scaled = o->slopes_scaled,
                               .positions = net->positions};
-    if (o->slopes && !flash.slopes)
-        return tl_ctx_status(ctx);
     tl_module_begin(ctx, "flash", -1);
     out[0] = tl_flash_attention(in[0], in[1], in[2], &flash);
     tl_module_end(ctx);
@@ -304,7 +306,7 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
     if (!q || !k || !v)
         return NULL;
     tl_ctx *ctx = net->ctx;
-    struct tl_core core = {net, *options, tl_first_position(net)};
+    struct tl_core core = {net, *options, tl_tensor_size(k, 2) - tl_tensor_size(q, 2)};
     const tl_shape *shape = tl_tensor_shape(q);
     tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];
     tl_dim G = tl_tensor_shape(k)->dim[1], L = tl_tensor_shape(v)->dim[3];

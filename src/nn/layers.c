@@ -89,7 +89,7 @@ static tl_tensor *apply_again(tl_net *net, struct tl_block_call *call, tl_tensor
         in[n++] = beside->v;
     }
     bool before = net->ctx->offload;
-    net->ctx->offload = net->offload;
+    net->ctx->offload = net->choices.offload;
     tl_checkpoint(net->ctx, block_region, call, sizeof *call, in, n, out, b->kv_given ? 3 : 1);
     net->ctx->offload = before;
     if (b->kv_given) {

@@ -94,9 +94,10 @@ static bool can_train(const tl_net *net, const tl_parameter *p) {
     return !p->adapter && !p->full && !p->linear && !p->experts && tl_tensor_needs_grad(p->tensor);
 }
 
-/* The names that such parameters have, each once. */
-static void list_names(const tl_net *net, bool (*such)(const tl_net *, const tl_parameter *), char *text, size_t size) {
+/* The names that such parameters have, each once; how many. */
+static int list_names(const tl_net *net, bool (*such)(const tl_net *, const tl_parameter *), char *text, size_t size) {
     size_t used = 0;
+    int n = 0;
     text[0] = '\0';
     for (int i = 0; i < net->count && used < size; i++) {
         const tl_parameter *p = &net->parameters[i];
@@ -106,7 +107,9 @@ static void list_names(const tl_net *net, bool (*such)(const tl_net *, const tl_
             seen = such(net, &net->parameters[j]) && is_called(&net->parameters[j], last.at, (size_t)last.length);
         if (!seen)
             used += (size_t)snprintf(text + used, size - used, "%s%.*s", used ? ", " : "", last.length, last.at);
+        n += !seen;
     }
+    return n;
 }
 
 /* ---- a list of names ---- */
@@ -207,4 +210,13 @@ bool tl_lora_is_trained(const tl_net *net, const tl_parameter *p) {
         if (is_called(p, word, length))
             return true;
     return false;
+}
+
+static bool has_none(const tl_net *net, const tl_parameter *p) {
+    return can_adapt(net, p) && p->frozen && !tl_lora_is_target(net, p);
+}
+
+int tl_net_lora_rest(const tl_net *net, char *names, size_t size) {
+    names[0] = '\0';
+    return net->lora ? list_names(net, has_none, names, size) : 0;
 }

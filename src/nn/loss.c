@@ -56,7 +56,7 @@ static tl_tensor *loss_by_log_softmax(tl_net *net, tl_tensor *logits, tl_tensor 
         dtype = TL_F32;
     tl_tensor *wide = tl_cast(logits, dtype);
     tl_tensor *rows = wide ? as_rows(net, wide, 1) : NULL, *log_p = tl_log_softmax(rows);
-    if (net->hold_logits && rows && net->n_held < TL_LOSS_CHUNKS_MAX)
+    if (net->choices.hold_logits && rows && net->n_held < TL_LOSS_CHUNKS_MAX)
         net->held[net->n_held++] = tl_keep(rows);
     if (wide != logits) {
         if (rows != wide)

@@ -82,6 +82,19 @@ static bool build_correction(tl_net *net, tl_experts *e, const char *path) {
     return e->correction != NULL;
 }
 
+/* DeepSeek's router is a parameter and no nn.Linear (modeling_deepseek.py, MoEGate: F.linear of both in f32): what quantises
+ * linear layers, or sets adapters on them, passes it by. */
+static tl_tensor *build_router(tl_net *net, tl_experts *e, const char *path) {
+    const tl_symbols *s = &net->symbols;
+    const tl_model *m = &net->model;
+    char name[192];
+    if (!net->names->router_f32)
+        return tl_net_linear(net, path, s->E, s->D, m->init_std, m->router_bias, &e->router_bias);
+    snprintf(name, sizeof name, "%s.weight", path);
+    return tl_net_parameter(net, name, TL_SHAPE(net->ctx, s->E, s->D), (tl_start){TL_START_NORMAL, m->init_std}, true,
+                            false);
+}
+
 bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
     char inside[128], part[160];
     const tl_names *n = net->names;
@@ -90,7 +103,7 @@ bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
     tl_experts *e = &block->experts;
     snprintf(inside, sizeof inside, "%s%s%s", path, n->moe, n->moe[0] ? "." : "");
     snprintf(part, sizeof part, "%s%s", inside, n->router);
-    bool ok = (e->router = tl_net_linear(net, part, s->E, s->D, m->init_std, m->router_bias, &e->router_bias)) != NULL;
+    bool ok = (e->router = build_router(net, e, part)) != NULL;
     ok = ok && (!m->correction_bias || build_correction(net, e, inside));
     ok = ok && (n->expert_gate_up ? build_fused : build_apart)(net, e, inside);
     if (ok && m->shared_ff > 0) {

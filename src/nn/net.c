@@ -260,10 +260,6 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
 
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
 
-void tl_net_hold_logits(tl_net *net, bool hold) { net->hold_logits = hold; }
-
-void tl_net_offload(tl_net *net, bool offload) { net->offload = offload; }
-
 void tl_net_let_go(tl_net *net) {
     tl_free_rotary_tables(net);
     tl_free_masks(net);

@@ -137,8 +137,7 @@ struct tl_net {
     tl_rotary_table tables[TL_TABLES];
     tl_mask masks[TL_MASKS];
     int n_tables, n_masks;
-    bool hold_logits, offload;
-    tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: tl_train_options */
+    tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: choices.hold_logits */
     int n_held;
     const char *fused_qkv; /* the name of the product of q, k and v in one; NULL: they are apart */
     struct tl_lora *lora;  /* adapters and quantised weights: nn/lora.h; NULL: none */

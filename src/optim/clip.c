@@ -93,6 +93,14 @@ tl_tensor *tl_clip_gradients(tl_ctx *ctx, const tl_parameter *parameters, int co
         tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "clipping to a norm of %g; it must be positive", max_norm);
         return NULL;
     }
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (parameters[i].tensor->grad && parameters[i].tensor->grad == parameters[j].tensor->grad) {
+                tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
+                            "parameter %s is given twice; its gradient would count twice in the norm",
+                            parameters[i].name);
+                return NULL;
+            }
     bool recording = ctx->recording;
     ctx->recording = false;
     tl_tensor *total = tl_gradient_squares(ctx, parameters, count);

@@ -16,6 +16,29 @@ static bool add_master(tl_optimizer *opt, tl_slot *s) {
     return copy != NULL;
 }
 
+/* Bytes [*low, *high) of its storage that a tensor reaches over. */
+static void reach(const tl_tensor *t, int64_t *low, int64_t *high) {
+    int64_t least = t->offset, most = t->offset;
+    for (int d = 0; d < t->shape.ndim; d++) {
+        const int64_t span = (t->shape.dim[d].size - 1) * t->stride[d];
+        *(span < 0 ? &least : &most) += span;
+    }
+    *low = least * tl_dtype_bytes(t->dtype);
+    *high = (most + 1) * tl_dtype_bytes(t->dtype);
+}
+
+/* The same tensor, or another handle on the same numbers: a second update of them would go unseen. */
+static bool is_shared(const tl_tensor *a, const tl_tensor *b) {
+    int64_t low[2], high[2];
+    if (a == b)
+        return true;
+    if (a->storage != b->storage || tl_tensor_count(a) == 0 || tl_tensor_count(b) == 0)
+        return false;
+    reach(a, &low[0], &high[0]);
+    reach(b, &low[1], &high[1]);
+    return low[0] < high[1] && low[1] < high[0];
+}
+
 static tl_status fill_slots(tl_optimizer *opt, const tl_parameter *parameters) {
     tl_ctx *ctx = opt->ctx;
     const tl_optimizer_options *o = &opt->options;
@@ -24,7 +47,7 @@ static tl_status fill_slots(tl_optimizer *opt, const tl_parameter *parameters) {
         tl_slot *s = &opt->slots[i];
         s->parameter = parameters[i].tensor;
         for (int j = 0; j < i; j++)
-            if (opt->slots[j].parameter == s->parameter)
+            if (is_shared(opt->slots[j].parameter, s->parameter))
                 return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
                                    "parameter %s is given twice; a shared parameter is updated once",
                                    parameters[i].name);
