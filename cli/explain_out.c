@@ -21,13 +21,6 @@ static bool occurs(const tl_plan_run *run, const char *symbol, const tl_poly *co
     return false;
 }
 
-static int columns_of(const char *text) {
-    int n = 0;
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
-}
-
 /* Pieces joined by " | ", broken only between pieces. */
 typedef struct tl_pieces {
     const tl_cli *cli;
@@ -45,7 +38,7 @@ static void pieces_flush(tl_pieces *p) {
 
 static void pieces_add(tl_pieces *p, const char *piece) {
     size_t at = strlen(p->line);
-    if (at && 13 + columns_of(p->line) + 3 + columns_of(piece) >= p->cli->width) {
+    if (at && 13 + tl_text_columns(p->line, at) + 3 + tl_text_columns(piece, strlen(piece)) >= p->cli->width) {
         pieces_flush(p);
         at = 0;
     }

@@ -141,14 +141,6 @@ static void out_instead(const tl_cli *cli, const tl_fit *fit) {
     tl_out_item(cli, "instead", "%s", text);
 }
 
-/* Twenty tokens a parameter (Hoffmann et al. 2022, arXiv:2203.15556) is where one would begin. */
-static void out_next_time(const tl_cli *cli, const tl_fit *fit) {
-    if (cli->options.devices.here || fit->value > INT64_MAX / 20)
-        return;
-    tl_out_item(cli, "next:", "tally time --params %.3ge9 -t %.3ge9 -g %s --mfu 0.4\n  (how long it trains)",
-                (double)fit->value / 1e9, (double)fit->value * 20 / 1e9, cli->options.at[TL_OPTION_GPUS].text);
-}
-
 static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assumed, const tl_notes *left_out) {
     char count[TL_TEXT], letters[TL_TEXT], numbers[TL_TEXT], bytes[TL_TEXT], line[TL_TEXT + 16];
     char rest[160], each[192];
@@ -188,12 +180,8 @@ static void out_text(const tl_cli *cli, const tl_fit *fit, const tl_notes *assum
     out_instead(cli, fit);
     tl_notes_out(cli, "assumed", assumed);
     tl_notes_out(cli, "leaves out", left_out);
-    if (tl_verb_find("plan"))
-        tl_out_item(cli,
-                    "next:", "tally plan MODEL -g %s\n  (adds activations and workspaces, and says whether it fits)",
-                    tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here");
-    else
-        out_next_time(cli, fit);
+    tl_out_item(cli, "next:", "tally plan MODEL -g %s\n  (adds activations and workspaces, and says whether it fits)",
+                tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here");
 }
 
 static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *assumed, const tl_notes *left_out) {

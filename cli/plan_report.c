@@ -290,7 +290,7 @@ static void out_next(const tl_cli *cli, const tl_account *a) {
     tl_cli_quote(a->model, model, sizeof model);
     tl_out_item(cli, "again:", "%s", a->command);
     if (tl_account_exceeds(a) && a->advice.count && a->advice.list[0].fits)
-        tl_out_item(cli, "next:", "add to it, in place of what is there: %s", a->advice.list[0].change);
+        tl_out_item(cli, "next:", "the same with %s", a->advice.list[0].change);
     else if (a->request.options.devices.here && !a->request.measured)
         tl_out_item(cli, "next:", "tally machine\n  (measures this machine once; then time and MFU are known)");
     else if (p->fits && p->max_micro_batch > p->micro_batch)

@@ -67,7 +67,7 @@ static int columns_to_keep(void) {
     return size.ws_col;
 }
 
-static int columns_of(const char *text, size_t length) {
+int tl_text_columns(const char *text, size_t length) {
     int n = 0;
     for (size_t i = 0; i < length; i++)
         n += ((unsigned char)text[i] & 0xC0) != 0x80;
@@ -78,7 +78,7 @@ static int columns_of(const char *text, size_t length) {
 static void put_words(const char *text, int column, int width) {
     while (*text) {
         size_t blanks = strspn(text, " "), length = strcspn(text + blanks, " ");
-        int wide = columns_of(text + blanks, length);
+        int wide = tl_text_columns(text + blanks, length);
         if (width && column > 2 && column + (int)blanks + wide >= width) {
             fputs("\n  ", stderr);
             column = 2;

@@ -258,7 +258,7 @@ static void out_next(const tl_cli *cli, const tl_time *t) {
     brief(tl_u128_double(t->tokens), tokens);
     if (tl_given(cli, TL_OPTION_TOKENS) && strlen(cli->options.at[TL_OPTION_TOKENS].text) < sizeof tokens)
         snprintf(tokens, sizeof tokens, "%s", cli->options.at[TL_OPTION_TOKENS].text);
-    if (tl_verb_find("plan") && next_model(t, name, sizeof name))
+    if (next_model(t, name, sizeof name))
         tl_out_item(cli, "next:", "tally plan %s -t %s -g %s\n  (adds attention, memory and what limits it)", name,
                     tokens, devices);
     else

@@ -76,7 +76,7 @@ typedef enum tl_option {
 /* How a model is run (tally/choices.h): what plan, fit and train take alike. */
 #define TL_TAKES_CHOICES                                                                                               \
     (TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(NORM) | TL_TAKES(GLU) | TL_TAKES(GELU) | TL_TAKES(ROTARY) |       \
-     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(DOCUMENTS) | \
+     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(DOCUMENTS) |   \
      TL_TAKES(CHOICE))
 /* Finetuning with adapters (tally/lora.h). */
 #define TL_TAKES_LORA                                                                                                  \
@@ -261,6 +261,11 @@ void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) 
 void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text);
 /* How many bytes the control character at the start of `text` takes; 0: what stands there may be shown. */
 int tl_text_control(const char *text);
+/* Columns the first `length` bytes take: their characters, as all of ours are one column wide. */
+int tl_text_columns(const char *text, size_t length);
+/* `text` in what the terminal shows, names of files among it: what would move the cursor or change colours is written out as \xNN or
+ * \uNNNN. To be freed; NULL when memory ran out. */
+char *tl_text_shown(const tl_cli *cli, const char *text);
 /* The same for names and values from files: bytes that are no UTF-8 and what turns the direction of writing or parts lines
  * (U+200E, U+2028 to U+202E, U+2066 to U+2069) are not shown either. `written` is what stands for them: \xNN, \uNNNN. */
 int tl_text_hidden(const char *text, char written[8]);

@@ -6,12 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
+#include "base/strings.h"
 
-bool tl_weights_is_mx(const tl_safetensors_tensor *t) { return t->dtype == TL_U8 && ends_with(t->name, "_blocks"); }
+bool tl_weights_is_mx(const tl_safetensors_tensor *t) { return t->dtype == TL_U8 && tl_ends_with(t->name, "_blocks"); }
 
 const char *tl_weights_mx_blocks(const char *name, char out[TL_WEIGHTS_NAME]) {
     return snprintf(out, TL_WEIGHTS_NAME, "%s_blocks", name) < TL_WEIGHTS_NAME ? out : NULL;

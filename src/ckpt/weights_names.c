@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "nn/names.h"
 
 tl_status tl_weights_part_of(const tl_model *model, const tl_parameter *p, int64_t part, tl_weights_part *out,
@@ -41,11 +42,6 @@ tl_status tl_weights_whole_part(const tl_parameter *p, tl_weights_part *out, tl_
 /* ---- prefixes ---- */
 
 static bool starts_with(const char *name, const char *start) { return strncmp(name, start, strlen(start)) == 0; }
-
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 const char *tl_weights_own_prefix(const tl_model *model) {
     const tl_names *names = tl_names_of(model);
@@ -118,10 +114,10 @@ static bool is_buffer(const tl_model *model, const char *name) {
     bool masked =
         model->family == TL_FAMILY_GPT2 || model->family == TL_FAMILY_GPTJ || model->family == TL_FAMILY_GPT_NEOX;
     for (int i = 0; masked && masks[i]; i++)
-        if (ends_with(name, masks[i]) && is_of(name, tl_names_of(model)->layers))
+        if (tl_ends_with(name, masks[i]) && is_of(name, tl_names_of(model)->layers))
             return true;
     for (int i = 0; anywhere[i]; i++)
-        if (ends_with(name, anywhere[i]))
+        if (tl_ends_with(name, anywhere[i]))
             return true;
     return strcmp(name, "rotary_emb.inv_freq") == 0 || (model->family == TL_FAMILY_OPT && strcmp(name, "version") == 0);
 }
@@ -136,7 +132,7 @@ static bool is_other_part(const char *whole) {
     return false;
 }
 
-bool tl_weights_is_scale(const char *name) { return ends_with(name, ".weight_scale_inv"); }
+bool tl_weights_is_scale(const char *name) { return tl_ends_with(name, ".weight_scale_inv"); }
 
 /* "layers.61.…" of a model of 61 layers. */
 static bool is_beyond(const tl_model *model, const char *name) {
@@ -192,7 +188,7 @@ tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, co
     if (tl_weights_is_scale(name))
         return TL_WEIGHTS_FP8_SCALE;
     for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)
-        if (ends_with(name, quantized[i].end)) {
+        if (tl_ends_with(name, quantized[i].end)) {
             *format = quantized[i].format;
             return TL_WEIGHTS_QUANTIZED;
         }

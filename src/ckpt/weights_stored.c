@@ -4,20 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strings.h"
 #include "nn/names.h"
 #include "tensor/ctx.h"
-
-static bool ends_with(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n >= m && strcmp(name + n - m, end) == 0;
-}
 
 /* Matrices of linear layers but the router's, and experts (DeepSeek-V3's modules; its config's modules_to_not_convert is empty). */
 static bool is_fp8(const tl_model *m, const tl_parameter *p) {
     char router[96];
     const char *name = tl_names_of(m)->router;
     snprintf(router, sizeof router, ".%s.weight", name ? name : "");
-    if (name && ends_with(p->name, router))
+    if (name && tl_ends_with(p->name, router))
         return false;
     return p->linear || (tl_tensor_ndim(p->tensor) == 3 && strstr(p->name, ".experts."));
 }
@@ -40,8 +36,8 @@ static void add(const tl_model *m, const tl_parameter *p, tl_weights_stored *sto
     int64_t count = tl_tensor_count(t);
     bool packed = m->stored == TL_STORED_FP8 ? is_fp8(m, p) : m->stored == TL_STORED_MXFP4 && is_mxfp4(p);
     int64_t bytes = packed ? m->stored == TL_STORED_FP8 ? fp8_bytes(t) : mx_bytes(t)
-                    : ends_with(p->name, ".e_score_correction_bias") ? 4 * count
-                                                                     : 2 * count;
+                    : tl_ends_with(p->name, ".e_score_correction_bias") ? 4 * count
+                                                                        : 2 * count;
     stored->bytes += bytes;
     stored->packed += packed ? count : 0;
     stored->packed_bytes += packed ? bytes : 0;

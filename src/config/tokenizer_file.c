@@ -2,6 +2,7 @@
 #include "config/tokenizer_parts.h"
 
 #include "base/nearest.h"
+#include "base/strings.h"
 #include "config/text.h"
 
 #include <stdio.h>
@@ -286,11 +287,6 @@ static bool is_file(const char *path) {
     return stat(path, &about) == 0 && !S_ISDIR(about.st_mode);
 }
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static tl_status read_json(const char *path, tl_tokenizer_file *file, tl_error *error) {
     char *text = NULL;
     size_t length = 0;
@@ -353,7 +349,7 @@ tl_status tl_tokenizer_file_read(const char *path, tl_tokenizer_file *file, tl_e
         return tl_fail(error, TL_ERR_NOT_FOUND, "%s: holds no tokenizer.json and no vocab.json; %s, or \"bytes\"",
                        quoted, WANTED);
     }
-    const bool is_vocab = ends_with(path, VOCAB), is_merges = ends_with(path, MERGES);
+    const bool is_vocab = tl_ends_with(path, VOCAB), is_merges = tl_ends_with(path, MERGES);
     if (!is_vocab && !is_merges)
         return read_json(path, file, error);
     const int stem = (int)(strlen(path) - (is_vocab ? sizeof VOCAB : sizeof MERGES) + 1);

@@ -2,6 +2,7 @@
  * and their index files. */
 #include "nn/names.h"
 
+#include "base/strings.h"
 #include "tally/names.h"
 
 #include <stdio.h>
@@ -202,16 +203,11 @@ int64_t tl_published_parts(const tl_model *model, const char *parameter) {
     return experts_in(model, parameter) ? model->experts : 1;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static bool is_conv1d(const tl_model *model, const char *parameter) {
     const tl_names *n = tl_names_of(model);
     return n && n->transposed &&
-           (ends_with(parameter, ".c_attn.weight") || ends_with(parameter, ".c_proj.weight") ||
-            ends_with(parameter, ".c_fc.weight"));
+           (tl_ends_with(parameter, ".c_attn.weight") || tl_ends_with(parameter, ".c_proj.weight") ||
+            tl_ends_with(parameter, ".c_fc.weight"));
 }
 
 tl_status tl_published_part(const tl_model *model, const char *parameter, int64_t part, tl_published *published,
