@@ -75,7 +75,7 @@ typedef enum tl_option {
 /* How a model is run (tally/choices.h): what plan, fit and train take alike. */
 #define TL_TAKES_CHOICES                                                                                               \
     (TL_TAKES(ATTENTION) | TL_TAKES(LOSS) | TL_TAKES(NORM) | TL_TAKES(GLU) | TL_TAKES(GELU) | TL_TAKES(ROTARY) |       \
-     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(DOCUMENTS) | \
+     TL_TAKES(REPEAT_KV) | TL_TAKES(GRADS) | TL_TAKES(UPDATE) | TL_TAKES(UPDATE_IN_BACKWARD) | TL_TAKES(DOCUMENTS) |   \
      TL_TAKES(CHOICE))
 /* Finetuning with adapters (tally/lora.h). */
 #define TL_TAKES_LORA                                                                                                  \

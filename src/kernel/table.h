@@ -222,11 +222,11 @@ typedef struct tl_masked_softmax_attr {
 /* See tally/ops_attention.h. */
 enum { TL_FLASH_DQ = 1, TL_FLASH_DK = 2, TL_FLASH_DV = 4, TL_FLASH_DSINKS = 8 };
 typedef struct tl_flash_attr {
-    double scale, softcap; /* softcap 0: none */
+    double scale, softcap;                             /* softcap 0: none */
     bool causal, has_sinks, has_slopes, has_positions; /* the last three: inputs behind the others, in this order */
-    int64_t offset, window_before, chunk; /* window negative, chunk 0: none */
-    tl_random_attr dropout;               /* a: the probability; 0: none. first: of element [0,0,0,0] of [B,H,T,S] */
-    uint32_t wanted;                      /* backward: TL_FLASH_DQ … */
+    int64_t offset, window_before, chunk;              /* window negative, chunk 0: none */
+    tl_random_attr dropout; /* a: the probability; 0: none. first: of element [0,0,0,0] of [B,H,T,S] */
+    uint32_t wanted;        /* backward: TL_FLASH_DQ … */
 } tl_flash_attr;
 #define TL_FLASH_MOST 1024 /* largest head size: the blocks then fit a worker's scratch */
 typedef struct tl_multiply_add_attr {
