@@ -343,6 +343,9 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@PRIVATE_LIBS@|$(EXTRA_PRIVATE_LIBS)|' tally.pc.in \
 	  >'$(INSTALLED)/lib/pkgconfig/tally.pc'
 	$(if $(MAN_PAGES),install -m 644 $(MAN_PAGES) '$(INSTALLED)/share/man/man1/')
+	@printf '%s\n' 'Installed below $(INSTALLED). A program of yours: cc mine.c $$(pkg-config --cflags --libs tally)' \
+	  '  pkg-config  finds it, unless it looks there already, with PKG_CONFIG_PATH=$(PREFIX)/lib/pkgconfig' \
+	  '  the loader  finds libtally.so.0 after ldconfig (as root), with -Wl,-rpath,$(PREFIX)/lib, or LD_LIBRARY_PATH=$(PREFIX)/lib'
 
 uninstall:
 	rm -f '$(INSTALLED)/bin/tally' '$(INSTALLED)/lib/libtally.a' '$(INSTALLED)/lib/$(SONAME)' '$(INSTALLED)/lib/libtally.so' \

@@ -49,7 +49,6 @@ bool plan_start(tl_plan_options *o, const char *model, const char *device, answe
     o->seq = o->model.context;
     o->micro_batch = 1;
     o->precision = TL_PRECISION_BF16;
-    o->grads_apart = true; /* PyTorch's, in all of these frameworks */
     o->optimizer =
         (tl_optimizer_options){.kind = TL_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
     const tl_accelerator *card = o->devices.accelerator;

@@ -72,6 +72,7 @@ static bool choose(const tl_model *model, tl_choices *choices) {
     tl_engine_choose(engine, model, choices);
     choices->norm = TL_NORM_WIDE;
     choices->loss = TL_LOSS_CHUNKS_FP32;
+    choices->hold_logits = true; /* finetune/lora.py: `logits` is a variable of the loop */
     return true;
 }
 
@@ -95,7 +96,6 @@ static bool finetune(const table *t, const model_fact *fact, answer *a) {
     describe(&o.model, fact);
     o.micro_batch = batch;
     o.seq = fact->longest;
-    o.hold_logits = true;
     o.lora = (tl_lora_options){.rank = 8, .alpha = 16, .dropout = 0.05, .merged_qv = true};
     if (strstr(table_get(t, "section"), "Adapter")) { /* the page's second table of the section is adapter_v2's */
         int64_t norms = trainable - prompts_of(&o.model);

@@ -101,6 +101,7 @@ static bool add_lomo(report *r, const table *t, const char *what) {
         return false;
     tl_engine_choose(engine, &o.model, &o.choices);
     o.choices.update = TL_UPDATE_FUSED;
+    o.choices.clamp_scores = true; /* transformers 4.28 to 4.30, modeling_llama.py: torch.max(attn_weights, finfo.min) */
     o.precision = TL_PRECISION_BF16_MIXED;
     o.micro_batch = 8;
     o.seq = 512;

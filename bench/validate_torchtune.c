@@ -154,7 +154,7 @@ static bool plan_flags(const table *t, answer *a) {
     if (k >= CHECKPOINTING)
         o.recompute = (tl_recompute){.kind = TL_RECOMPUTE_FULL};
     o.choices.update_in_backward = k >= IN_BACKWARD && !adapted;
-    o.offload = k >= OFFLOADING;
+    o.choices.offload = k >= OFFLOADING;
     if (k == EIGHT_BITS) {
         o.optimizer.kind = TL_OPTIM_ADAMW8BIT;
         o.choices.update = TL_UPDATE_TENSOR;

@@ -16,27 +16,36 @@ typedef struct claim {
     relation relation;
     bool is_text, holds;
     double value, limit;
-    const char *found; /* of a text */
+    bool whole;                 /* both are counts: compared digit by digit, as a double holds 2^53 of them */
+    tl_u128 count, limit_count; /* then */
+    const char *found;          /* of a text */
 } claim;
 
-static bool holds(double value, relation by, double limit) {
-    switch (by) {
+/* −1, 0 or 1 */
+static int order(const claim *c) {
+    if (c->whole)
+        return (c->count > c->limit_count) - (c->count < c->limit_count);
+    return (c->value > c->limit) - (c->value < c->limit);
+}
+
+static bool holds(const claim *c) {
+    switch (c->relation) {
     case LESS:
-        return value < limit;
+        return order(c) < 0;
     case AT_MOST:
-        return value <= limit;
+        return order(c) <= 0;
     case EQUAL:
-        return value <= limit && value >= limit;
+        return order(c) == 0;
     case NOT_EQUAL:
-        return value < limit || value > limit;
+        return order(c) != 0;
     case AT_LEAST:
-        return value >= limit;
+        return order(c) >= 0;
     case MORE:
-        return value > limit;
+        return order(c) > 0;
     case IS_TRUE:
         break;
     }
-    return value > 0;
+    return c->value > 0;
 }
 
 static const char *without_blanks(const char *from, size_t n, char out[NAME]) {
@@ -52,6 +61,8 @@ static int read_claim(const tl_cli *cli, const char *text, claim *c) {
     size_t at = strcspn(text, "<>=!"), width = 1;
     c->text = text;
     c->relation = IS_TRUE;
+    if (strlen(text) >= NAME)
+        return tl_usage(cli, "\"%.60s…\": a claim of more than %d bytes", text, NAME - 1);
     without_blanks(text, at, c->path);
     if (text[at]) {
         bool equals = text[at + 1] == '=';
@@ -79,15 +90,20 @@ static int read_claim(const tl_cli *cli, const char *text, claim *c) {
 }
 
 /* 80e9, 80GB, 80GiB, 1.5B of a count, 40%, true. */
-static bool read_limit(const char *path, const char *text, double *limit, tl_error *error) {
+static bool read_limit(claim *c, tl_error *error) {
     char number[NAME];
+    const char *path = c->path, *text = c->wanted;
+    double *limit = &c->limit;
     size_t n = strlen(text);
+    tl_error ignored = {TL_OK, ""};
     if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
         *limit = text[0] == 't';
+        c->whole = false;
         return true;
     }
     if (n > 1 && text[n - 1] == '%') {
         snprintf(number, sizeof number, "%.*s", (int)(n - 1), text);
+        c->whole = false;
         if (tl_parse_number(number, -1e300, 1e300, limit, error) != TL_OK)
             return false;
         *limit /= 100;
@@ -98,16 +114,16 @@ static bool read_limit(const char *path, const char *text, double *limit, tl_err
         if (tl_parse_bytes(text, &bytes, error) != TL_OK)
             return false;
         *limit = (double)bytes;
+        c->limit_count = (tl_u128)bytes;
         return true;
     }
-    if (n > 1 && strchr("KMBT", text[n - 1])) {
-        tl_u128 count;
-        if (tl_parse_count(text, &count, error) != TL_OK)
-            return false;
-        *limit = tl_u128_double(count);
+    bool letter = n > 1 && strchr("KMBT", text[n - 1]);
+    if (tl_parse_count(text, &c->limit_count, letter ? error : &ignored) == TL_OK) {
+        *limit = tl_u128_double(c->limit_count);
         return true;
     }
-    return tl_parse_number(text, -1e300, 1e300, limit, error) == TL_OK;
+    c->whole = false;
+    return !letter && tl_parse_number(text, -1e300, 1e300, limit, error) == TL_OK;
 }
 
 static int judge(const tl_cli *cli, const tl_document *d, claim *c) {
@@ -142,11 +158,13 @@ static int judge(const tl_cli *cli, const tl_document *d, claim *c) {
                         found ? found : "", found ? "?" : "");
     }
     c->value = tl_run_file_number(d->file, c->path);
-    if (c->relation != IS_TRUE && !read_limit(c->path, c->wanted, &c->limit, &error))
+    bool negative = false;
+    c->whole = kind == TL_RUN_NUMBER && tl_run_file_whole(d->file, c->path, &c->count, &negative) && !negative;
+    if (c->relation != IS_TRUE && !read_limit(c, &error))
         return tl_usage(cli, "\"%.120s\": %s", c->text, error.message);
     if (c->relation == IS_TRUE && kind != TL_RUN_FLAG)
         return tl_usage(cli, "%s is a number; compare it, as in \"%s<=%g\"", c->path, c->path, c->value);
-    c->holds = holds(c->value, c->relation, c->limit);
+    c->holds = holds(c);
     return TL_EXIT_OK;
 }
 
@@ -163,7 +181,9 @@ static void add_row(const tl_cli *cli, tl_grid *grid, const claim *c) {
     else {
         tl_document_text(cli, c->path, c->value, value);
         tl_text_exact(c->value, exact);
-        if (fabs(c->value) < 1e15 && c->value == floor(c->value))
+        if (c->whole)
+            tl_grid_unsigned(grid, c->count, value);
+        else if (fabs(c->value) < 1e15 && c->value == floor(c->value))
             tl_grid_integer(grid, (int64_t)c->value, value);
         else
             tl_grid_real(grid, c->value, value);

@@ -128,6 +128,8 @@ static bool is_json_object(const char *path) {
     size_t n = f ? fread(head, 1, sizeof head, f) : 0, i = 0;
     if (f)
         (void)fclose(f);
+    if (n > 3 && memcmp(head, "\xEF\xBB\xBF", 3) == 0) /* some editors put the byte order mark there */
+        i = 3;
     while (i < n && strchr(" \t\r\n", head[i]))
         i++;
     return i < n && head[i] == '{';
@@ -141,6 +143,25 @@ static int open_file(const tl_cli *cli, const char *path, const char *title, boo
     d->is_run = is_run;
     snprintf(d->title, sizeof d->title, "%.199s", title);
     return TL_EXIT_OK;
+}
+
+/* Of what a later version or another verb wrote, a path that is missing would say nothing. */
+static bool is_plan(const tl_cli *cli, tl_document *d) {
+    char schema[64] = "", verb[64] = "";
+    tl_error error = {TL_OK, ""};
+    bool ok = tl_run_file_typed(d->file, "schema", schema, sizeof schema, &error) == TL_OK &&
+              tl_run_file_typed(d->file, "verb", verb, sizeof verb, &error) == TL_OK;
+    if (ok && strcmp(schema, "tally/1") == 0 && strcmp(verb, "plan") == 0)
+        return true;
+    if (!ok)
+        tl_say(cli, "%s", error.message);
+    else
+        tl_say(
+            cli,
+            "%.200s: is of schema \"%s\" and verb \"%s\"; \"tally/1\" and \"plan\" are what `tally --json plan' writes",
+            d->title, schema, verb);
+    tl_document_close(d);
+    return false;
 }
 
 int tl_document_open(const tl_cli *cli, const char *what, tl_document *d) {
@@ -157,7 +178,9 @@ int tl_document_open(const tl_cli *cli, const char *what, tl_document *d) {
     if (!S_ISREG(about.st_mode) || !is_json_object(what))
         return make_plan(cli, what, d);
     int status = open_file(cli, what, what, false, d);
-    if (status != TL_EXIT_OK || tl_run_file_has(d->file, "schema"))
+    if (status == TL_EXIT_OK && tl_run_file_has(d->file, "schema"))
+        return is_plan(cli, d) ? status : TL_EXIT_FAILED;
+    if (status != TL_EXIT_OK)
         return status;
     if (tl_run_file_has(d->file, "peak_bytes.planned")) {
         d->is_run = true;
@@ -271,7 +294,7 @@ const char *tl_document_text(const tl_cli *cli, const char *path, double value, 
         snprintf(text, TL_TEXT, "%.1f %%", 100 * value);
     else if (size < 1e5 && size == floor(size))
         snprintf(text, TL_TEXT, "%.0f", value);
-    else if (size >= 1e5)
+    else if (size >= 1e4)
         snprintf(text, TL_TEXT, "%s%.50s", sign, tl_text_count(size, plain));
     else
         snprintf(text, TL_TEXT, "%.4g", value);

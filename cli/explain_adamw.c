@@ -75,8 +75,8 @@ static void step_out(const tl_explained *e, const tl_explain_adamw *a) {
     tl_out_item(e->cli, "step", "%lld·P = %s (+ - × ÷ √, one each)", (long long)a->step_each,
                 tl_explained_value(a->step.value, value));
     tl_out_item(e->cli, "each",
-                "m 3, v 4, decay 1, √v, + ε, times the step, ÷ and - 5; what is the same for all "
-                "elements counts nothing; PyTorch's order needs 1 more");
+                "m 3, v 4, √v, + ε, times the step, ÷ and - 5, decay 2; what is the same for all elements "
+                "counts nothing; PyTorch's order needs as many (decay 1, the correction of √v 1)");
 }
 
 static void days_out(const tl_explained *e, const tl_explain_adamw *a) {

@@ -52,7 +52,7 @@ static void categories_out(const tl_explained *e, const tl_bytes *b) {
     for (int c = 0; c < TL_CATEGORY_COUNT; c++) {
         const tl_explain_term *t = category(b, tl_category_name((tl_category)c));
         if (t)
-            tl_out_item(e->cli, t->group, "%s %.1f %%\n= %s",
+            tl_out_item(e->cli, t->group, "%8s %5.1f %%\n= %s",
                         tl_text_bytes(tl_u128_double(t->value), e->cli->units, size),
                         100 * tl_explained_share(t->value, b->live.value), tl_explained_text(&e->run, t->formula, 0));
     }
@@ -62,7 +62,7 @@ static void phases_out(const tl_explained *e, const tl_bytes *b) {
     char size[TL_TEXT], place[320];
     for (int p = TL_PHASE_FORWARD; p <= TL_PHASE_STEP; p++) {
         place_text((tl_phase)p, b->phase[p].module, b->phase[p].op, place, sizeof place);
-        tl_out_item(e->cli, p == TL_PHASE_FORWARD ? "phases" : "", "%s  %s%s",
+        tl_out_item(e->cli, p == TL_PHASE_FORWARD ? "phases" : "", "%8s  %s%s",
                     tl_text_bytes((double)b->phase[p].bytes, e->cli->units, size), place,
                     (tl_phase)p == b->peak.phase  ? ": the peak"
                     : (tl_phase)p == b->runner_up ? ": the runner-up"
@@ -95,8 +95,8 @@ static void swap_out(const tl_explained *e, const tl_bytes *b) {
         return;
     place_text(m->other.phase, m->other.pattern, m->other.op, place, sizeof place);
     place_text(m->now.phase, m->now.pattern, m->now.op, now, sizeof now);
-    tl_out_item(e->cli, "moves", "from %s, at %s = %lld still, to %s, at %s = %lld", now, m->symbol, (long long)m->from,
-                place, m->symbol, (long long)m->to);
+    tl_out_item(e->cli, "moves", "at %s = %lld the peak lies in %s, at %lld still in %s", m->symbol, (long long)m->to,
+                place, (long long)m->from, now);
 }
 
 static void memory_text(const tl_explained *e, const tl_bytes *b) {

@@ -146,7 +146,7 @@ static void export_tokenizer(job *j) {
 }
 
 static int report(const job *j) {
-    char count[TL_TEXT], bytes[TL_TEXT], rest[256];
+    char count[TL_TEXT], bytes[TL_TEXT], rest[256], answer[TL_TEXT + 16];
     int64_t size = j->parameters * tl_dtype_bytes(j->options.dtype);
     if (j->cli->format == TL_FORMAT_JSON) {
         tl_json *json = tl_cli_json_open(j->cli);
@@ -164,14 +164,15 @@ static int report(const job *j) {
     }
     snprintf(rest, sizeof rest, "in %s (%s)", tl_dtype_name(j->options.dtype),
              tl_text_bytes((double)size, j->cli->units, bytes));
-    tl_out_answer(j->cli, tl_text_count((double)j->parameters, count), rest);
+    snprintf(answer, sizeof answer, "%s parameters", tl_text_count((double)j->parameters, count));
+    tl_out_answer(j->cli, answer, rest);
     tl_out_item(j->cli, "from", "%s", j->checkpoint[0] ? j->checkpoint : j->from);
     tl_out_item(j->cli, "to", "%s", j->out);
     if (j->tokenizer[0])
         tl_out_item(j->cli, "tokenizer", "%s", j->tokenizer);
     if (j->report.note[0])
         tl_out_item(j->cli, "note", "%s", j->report.note);
-    tl_out_item(j->cli, "next", "tally inspect %s", j->out);
+    tl_out_item(j->cli, "next:", "tally inspect %s", j->out);
     return TL_EXIT_OK;
 }
 

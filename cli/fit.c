@@ -14,10 +14,10 @@ typedef struct tl_state_bytes {
 
 /* The core says how many bytes of states there are; which states they are is the optimizer's definition: Adam's m and v
  * (Kingma & Ba 2015), momentum's buffer, AdaGrad's sum of squares. */
-static tl_status state_bytes(int precision, int optim, tl_state_bytes *bytes, tl_error *error) {
+static tl_status state_bytes(int precision, int optim, tl_grads_code grads, tl_state_bytes *bytes, tl_error *error) {
     int64_t each[TL_CATEGORY_COUNT];
     tl_optimizer_options optimizer = tl_cli_optimizer_of(optim);
-    tl_status status = tl_plan_block_bytes((tl_precision)precision, &optimizer, each, error);
+    tl_status status = tl_plan_block_bytes_kept((tl_precision)precision, &optimizer, grads, each, error);
     memset(bytes, 0, sizeof *bytes);
     if (status != TL_OK)
         return status;
@@ -76,6 +76,7 @@ typedef struct tl_fit {
     int64_t capacity; /* bytes of one device, as labelled */
     int64_t driver;   /* as the driver shows them, 0: not known */
     const char *device;
+    tl_grads_code grads;
     tl_state_bytes bytes;
     int64_t value;
 } tl_fit;
@@ -128,7 +129,7 @@ static void out_instead(const tl_cli *cli, const tl_fit *fit) {
             continue;
         tl_state_bytes bytes;
         tl_error error = {TL_OK, ""};
-        if (state_bytes(others[i].precision, others[i].optim, &bytes, &error) != TL_OK)
+        if (state_bytes(others[i].precision, others[i].optim, fit->grads, &bytes, &error) != TL_OK)
             continue;
         terms(bytes, letters, numbers);
         int64_t value = parameters_in(fit->devices, fit->capacity, bytes);
@@ -255,6 +256,22 @@ static int print_record(const tl_cli *cli, const tl_fit *fit, const tl_notes *as
     return status;
 }
 
+/* 2+2+12 or 2+4+12: what gradients are summed in is part of the state. */
+static int read_grads(const tl_cli *cli, tl_fit *fit, tl_notes *assumed) {
+    tl_choices choices = {0};
+    tl_error error = {TL_OK, ""};
+    if (!tl_given(cli, TL_OPTION_GRADS))
+        return TL_EXIT_OK;
+    if (tl_choice_set(&choices, "grads", cli->options.at[TL_OPTION_GRADS].text, &error) != TL_OK)
+        return tl_usage(cli, "--grads: %s", error.message);
+    fit->grads = choices.grads;
+    if (fit->grads == TL_GRADS_F32)
+        tl_notes_add(assumed, cli->options.at[TL_OPTION_PRECISION].choice == TL_PRECISION_FP32
+                                  ? "--grads f32 changes no byte of the state: gradients are f32 already"
+                                  : "--grads f32: gradients summed in f32 buffers, as Megatron's main gradients");
+    return TL_EXIT_OK;
+}
+
 static int fit_model(tl_cli *cli) {
     tl_fit fit = {0};
     tl_notes assumed = {0}, left_out = {0};
@@ -262,15 +279,23 @@ static int fit_model(tl_cli *cli) {
     if (cli->n_arguments > 1)
         return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size",
                         cli->arguments[1]);
-    static const tl_option no_state[] = {TL_OPTION_SEQ,       TL_OPTION_MICRO_BATCH,
-                                         TL_OPTION_RECOMPUTE, TL_OPTION_ATTENTION,
-                                         TL_OPTION_LOSS,      TL_OPTION_NORM,
-                                         TL_OPTION_GLU,       TL_OPTION_GELU,
-                                         TL_OPTION_ROTARY,    TL_OPTION_REPEAT_KV,
-                                         TL_OPTION_GRADS,     TL_OPTION_UPDATE,
-                                         TL_OPTION_CHOICE,    TL_OPTION_UPDATE_IN_BACKWARD,
-                                         TL_OPTION_AUTOCAST,  TL_OPTION_LORA,
-                                         TL_OPTION_QLORA,     TL_OPTION_ENGINE};
+    static const tl_option no_state[] = {TL_OPTION_SEQ,
+                                         TL_OPTION_MICRO_BATCH,
+                                         TL_OPTION_RECOMPUTE,
+                                         TL_OPTION_ATTENTION,
+                                         TL_OPTION_LOSS,
+                                         TL_OPTION_NORM,
+                                         TL_OPTION_GLU,
+                                         TL_OPTION_GELU,
+                                         TL_OPTION_ROTARY,
+                                         TL_OPTION_REPEAT_KV,
+                                         TL_OPTION_UPDATE,
+                                         TL_OPTION_CHOICE,
+                                         TL_OPTION_LORA,
+                                         TL_OPTION_QLORA,
+                                         TL_OPTION_ENGINE,
+                                         TL_OPTION_AUTOCAST,
+                                         TL_OPTION_UPDATE_IN_BACKWARD};
     for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
             return tl_usage(cli,
@@ -289,13 +314,15 @@ static int fit_model(tl_cli *cli) {
     if (cli->options.at[TL_OPTION_PRECISION].choice == TL_PRECISION_FP8_MIXED)
         tl_notes_add(&assumed,
                      "fp8 is emulated: weights stay in bf16; a layer's 51 scales and histories are not counted");
+    if ((status = read_grads(cli, &fit, &assumed)) != TL_EXIT_OK)
+        return status;
     tl_notes_add(&left_out, "activations");
     tl_notes_add(&left_out, "workspaces");
     if (fit.devices > 1)
         tl_notes_add(&left_out, "gathered layers and communication buffers");
     tl_notes_add(&left_out, "the driver's context and the allocator's fragmentation");
-    if (state_bytes(cli->options.at[TL_OPTION_PRECISION].choice, cli->options.at[TL_OPTION_OPTIM].choice, &fit.bytes,
-                    &error) != TL_OK)
+    if (state_bytes(cli->options.at[TL_OPTION_PRECISION].choice, cli->options.at[TL_OPTION_OPTIM].choice, fit.grads,
+                    &fit.bytes, &error) != TL_OK)
         return tl_failed(cli, &error);
     fit.value = parameters_in(fit.devices, fit.capacity, fit.bytes);
     if (fit.value < 0)

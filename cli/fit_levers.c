@@ -116,8 +116,21 @@ static void out_named(const tl_cli *cli, const char *label, const tl_plan_levers
         tl_out_item(cli, label, "%s: %s %s instead of %s", row->change, noun(what), now,
                     asked->largest.value ? was : "none");
     else
-        tl_out_item(cli, label, "%s: as much, in %s less", row->change,
+        tl_out_item(cli, label, "%s: %s, in %s less", row->change, asked->largest.value ? "as much" : "still none",
                     tl_text_bytes((double)(asked->largest.bytes - row->largest.bytes), cli->units, less));
+}
+
+/* What brings more than the farthest of levers, at the price of another run. */
+static void out_beyond(const tl_cli *cli, const tl_plan_levers *levers, tl_fit_what what) {
+    int best = levers->farthest;
+    char most[TL_TEXT];
+    for (int i = 0; i < levers->count; i++)
+        if (levers->row[i].largest.value > levers->row[best].largest.value)
+            best = i;
+    const tl_plan_lever_row *row = &levers->row[best];
+    if (best != levers->farthest)
+        tl_out_item(cli, "beyond", "%s: %s %s (%s)", row->change, noun(what),
+                    tl_text_grouped((tl_u128)row->largest.value, most), row->effect);
 }
 
 static void json_named(tl_json *json, const char *key, const tl_plan_levers *levers, int index) {
@@ -163,8 +176,12 @@ static int print_page(const tl_fit_levers_asked *a, const tl_plan_levers *levers
     const tl_plan_lever_row *asked = &levers->row[0], *most = &levers->row[levers->farthest];
     char line[200], about[200], was[TL_TEXT], now[TL_TEXT], has[TL_TEXT];
     tl_text_grouped((tl_u128)asked->largest.value, was), tl_text_grouped((tl_u128)most->largest.value, now);
-    snprintf(line, sizeof line, "%s %s as asked, %s with all that helps", noun(a->what),
-             asked->largest.value ? was : "none", most->largest.value ? now : "none");
+    if (asked->largest.value)
+        snprintf(line, sizeof line, "%s %s as asked, %s with all that helps", noun(a->what), was, now);
+    else if (most->largest.value)
+        snprintf(line, sizeof line, "nothing fits as asked, %s %s with all that helps", noun(a->what), now);
+    else
+        snprintf(line, sizeof line, "nothing fits as asked, nor with all that helps and trains the same");
     snprintf(about, sizeof about, "(%s usable on %s)", tl_text_bytes((double)a->usable, cli->units, has), a->device);
     tl_out_answer(cli, line, about);
     tl_out(cli, "\n");
@@ -172,6 +189,7 @@ static int print_page(const tl_fit_levers_asked *a, const tl_plan_levers *levers
     tl_out(cli, "\n");
     out_named(cli, "largest lever", levers, levers->largest, a->what);
     out_named(cli, "farthest", levers, levers->farthest, a->what);
+    out_beyond(cli, levers, a->what);
     tl_out_item(cli, "reads",
                 "most: the largest %s that fits; state: weights, gradients, copies and optimizer states at the "
                 "peak; kept: for backward; FLOPs: executed in a step, against the same step as asked",

@@ -63,7 +63,7 @@ static const char *answer(const tl_fitting *f, char *buffer, size_t size) {
     char text[TL_TEXT];
     tl_text_grouped((tl_u128)f->value, text);
     if (f->value == 0)
-        snprintf(buffer, size, f->what == TL_FIT_DEVICES ? "no number of devices" : "nothing fits");
+        snprintf(buffer, size, f->what == TL_FIT_DEVICES ? "no number of devices is enough" : "nothing fits");
     else if (f->what == TL_FIT_BATCH)
         snprintf(buffer, size, "micro-batch %s", text);
     else if (f->what == TL_FIT_CONTEXT)
@@ -73,12 +73,24 @@ static const char *answer(const tl_fitting *f, char *buffer, size_t size) {
     return buffer;
 }
 
+/* What did not fit: nothing less can be asked for. */
+static const char *smallest(const tl_fitting *f, char *buffer, size_t size) {
+    if (f->what == TL_FIT_BATCH)
+        snprintf(buffer, size, "one sequence of %lld tokens", (long long)f->request.options.seq);
+    else
+        snprintf(buffer, size, f->what == TL_FIT_CONTEXT ? "even one token" : "each of them");
+    return buffer;
+}
+
 static void out_text(const tl_cli *cli, const tl_fitting *f) {
     const tl_plan_options *o = &f->request.options;
-    char line[96], about[200], need[TL_TEXT], has[TL_TEXT], next[TL_TEXT], quoted[256];
+    char line[96], about[256], one[64], need[TL_TEXT], has[TL_TEXT], next[TL_TEXT], quoted[256];
     tl_text_bytes((double)f->bytes, cli->units, need), tl_text_bytes((double)f->usable, cli->units, has);
-    snprintf(about, sizeof about, "(%s %s of %s usable on %s)", f->value ? "needs" : "even one needs", need, has,
-             f->request.device);
+    if (f->value)
+        snprintf(about, sizeof about, "(needs %s of %s usable on %s)", need, has, f->request.device);
+    else
+        snprintf(about, sizeof about, "(%s needs %s, %s has %s usable)", smallest(f, one, sizeof one), need,
+                 f->request.device, has);
     tl_out_answer(cli, answer(f, line, sizeof line), about);
     if (f->next_bytes && f->value)
         tl_out_item(cli, "one more", "would need %s, %s too much",
@@ -99,7 +111,7 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     tl_notes_out(cli, "assumed", &f->assumed);
     tl_notes_out(cli, "leaves out", &f->left_out);
     const char *gpus = tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here";
-    char with[256 + TL_CHOICES_TEXT + TL_LORA_TARGETS] = "", choices[TL_CHOICES_TEXT];
+    char with[256 + TL_CHOICES_TEXT + 2 * TL_LORA_TARGETS] = "", choices[TL_CHOICES_TEXT];
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
         snprintf(with, sizeof with, " --precision %s --optim %s", tl_precision_name(o->precision),
                  tl_option_choice(cli, TL_OPTION_OPTIM));
@@ -128,9 +140,14 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
     else if (f->what == TL_FIT_CONTEXT && f->value)
         tl_out_item(cli, "next:", "tally plan %s -g %s --seq %lld --micro-batch %lld%s", quoted, gpus,
                     (long long)f->value, (long long)o->micro_batch, with);
-    else
+    else {
+        if (f->what != TL_FIT_CONTEXT && tl_given(cli, TL_OPTION_SEQ))
+            snprintf(with + strlen(with), sizeof with - strlen(with), " --seq %lld", (long long)o->seq);
+        if (f->what != TL_FIT_BATCH && tl_given(cli, TL_OPTION_MICRO_BATCH))
+            snprintf(with + strlen(with), sizeof with - strlen(with), " --micro-batch %lld", (long long)o->micro_batch);
         tl_out_item(cli, "next:", "tally plan %s -g %s%s\n  (%s)", quoted, gpus, with,
                     f->value ? "the whole account" : "what is missing, and what would make it fit");
+    }
 }
 
 static int print_record(const tl_cli *cli, const tl_fitting *f) {

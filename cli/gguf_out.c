@@ -39,6 +39,8 @@ static void sum_up(const tl_gguf *g, totals *sum) {
     }
 }
 
+static bool is_u64(const tl_gguf_pair *p) { return (p->type == TL_GGUF_ARRAY ? p->element : p->type) == TL_GGUF_U64; }
+
 /* The value on one line, without what a terminal obeys. */
 static const char *value_text(const tl_gguf_pair *p, char line[LINE]) {
     size_t n = 0;
@@ -57,9 +59,12 @@ static const char *value_text(const tl_gguf_pair *p, char line[LINE]) {
         snprintf(line, LINE, "%lld of type %s", (long long)p->count, tl_gguf_type_name(p->element));
         return line;
     }
+    bool is_unsigned = is_u64(p);
     for (int64_t i = 0; i < p->count && n + 32 < LINE; i++)
-        n += (size_t)(p->integer ? snprintf(line + n, LINE - n, "%s%lld", i ? ", " : "", (long long)p->integer[i])
-                                 : snprintf(line + n, LINE - n, "%s%.7g", i ? ", " : "", p->number[i]));
+        n += (size_t)(is_unsigned  ? snprintf(line + n, LINE - n, "%s%llu", i ? ", " : "",
+                                              (unsigned long long)(uint64_t)p->integer[i])
+                      : p->integer ? snprintf(line + n, LINE - n, "%s%lld", i ? ", " : "", (long long)p->integer[i])
+                                   : snprintf(line + n, LINE - n, "%s%.7g", i ? ", " : "", p->number[i]));
     if (p->type == TL_GGUF_BOOL)
         snprintf(line, LINE, "%s", p->integer[0] ? "true" : "false");
     return line;
@@ -104,6 +109,8 @@ static void json_value(tl_json *json, const tl_gguf_pair *p) {
     for (int64_t i = 0; p->number && i < p->count; i++)
         if (p->type == TL_GGUF_BOOL || (p->type == TL_GGUF_ARRAY && p->element == TL_GGUF_BOOL))
             tl_json_boolean(json, p->integer[i] != 0);
+        else if (is_u64(p))
+            tl_json_unsigned(json, (uint64_t)p->integer[i]);
         else if (p->integer)
             tl_json_integer(json, p->integer[i]);
         else

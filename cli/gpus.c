@@ -90,6 +90,8 @@ static const tl_column columns[] = {
     {"bf16_flop_per_s", "bf16", true, false, false},
     {"fp16_flop_per_s", "fp16", true, false, false},
     {"fp8_flop_per_s", "fp8", true, false, false},
+    {"fp4_flop_per_s", NULL, true, false, false},
+    {"int8_op_per_s", NULL, true, false, false},
     {"ridge_flop_per_byte", "ridge", true, false, false},
     {"link", NULL, false, false, false},
     {"link_bytes_per_s", "link GB/s", true, true, false},
@@ -148,13 +150,15 @@ static void out_details(const tl_cli *cli, const tl_accelerator *a, const char *
     if (a->bandwidth > 0)
         tl_out_item(cli, "reads", "%s", tl_text_bandwidth(a->bandwidth, label));
     for (int rate = 0; rate < TL_RATE_COUNT && at < sizeof rates; rate++) {
-        if (a->rate[rate] <= 0)
+        if (a->rate[rate] <= 0 || rate == TL_RATE_INT8)
             continue;
         int n = snprintf(rates + at, sizeof rates - at, "%s%s %s", at ? "  " : "", tl_rate_name((tl_rate)rate),
                          tl_text_plain(a->rate[rate] / 1e12, 1, text));
         at += n > 0 ? (size_t)n : 0;
     }
-    tl_out_item(cli, "TFLOP/s", "%s   (dense)", rates);
+    tl_out_item(cli, "TFLOP/s", "%s   (dense)%s%s%s", rates, a->rate[TL_RATE_INT8] > 0 ? "; int8 " : "",
+                a->rate[TL_RATE_INT8] > 0 ? tl_text_plain(a->rate[TL_RATE_INT8] / 1e12, 1, text) : "",
+                a->rate[TL_RATE_INT8] > 0 ? " TOP/s" : "");
     if (a->sparse_factor > 1 && a->rate[TL_RATE_BF16] > 0)
         tl_out_item(cli, "sparse", "the sheet's %.4g TFLOP/s bf16 is with 2:4 sparsity: no peak of ordinary training",
                     a->rate[TL_RATE_BF16] * a->sparse_factor / 1e12);

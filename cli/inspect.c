@@ -91,7 +91,8 @@ static int print_kind(const tl_cli *cli, const char *path, tl_kind_of_file is, i
         tl_out_item(cli, "file", "%s", path);
         if (strcmp(is.kind, "unknown") != 0 && strcmp(is.kind, "empty") != 0)
             tl_out_item(cli, "note",
-                        "this build reads model descriptions (config.json) and says of other files what they are");
+                        "what is inside is listed of config.json, safetensors, GGUF, .npy, .npz, checkpoints and token "
+                        "files alone");
         return TL_EXIT_OK;
     }
     tl_grid *grid = tl_grid_new(columns, 4);

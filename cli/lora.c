@@ -25,7 +25,7 @@ static int base_of(const tl_cli *cli, const tl_lora_texts *t, tl_lora_base *base
 int tl_cli_lora(const tl_cli *cli, const tl_lora_texts *t, tl_lora_options *lora) {
     const struct {
         const char *name, *text;
-    } rest[] = {{"alpha", t->alpha}, {"dropout", t->dropout}, {"targets", t->targets}, {"base", t->base}};
+    } rest[] = {{"alpha", t->alpha}, {"dropout", t->dropout}, {"targets", t->targets}, {"base", t->base}, {"train", t->trained}};
     tl_error error = {TL_OK, ""};
     *lora = (tl_lora_options){.rank = 0};
     if (is_given(t->rank) && is_given(t->quantized_rank))
@@ -51,6 +51,7 @@ int tl_cli_lora(const tl_cli *cli, const tl_lora_texts *t, tl_lora_options *lora
     if (lora->dropout >= 1)
         return tl_usage(cli, "--lora-dropout %s: it lies below 1", t->dropout);
     lora->targets = is_given(t->targets) ? t->targets : NULL;
+    lora->trained = is_given(t->trained) ? t->trained : NULL;
     const int status = base_of(cli, t, &lora->base);
     if (status == TL_EXIT_OK && tl_lora_check(lora, &error) != TL_OK)
         return tl_usage(cli, "%s", error.message);
@@ -61,7 +62,8 @@ int tl_cli_lora_typed(const tl_cli *cli, tl_lora_options *lora) {
     const tl_option_value *at = cli->options.at;
     const tl_lora_texts texts = {at[TL_OPTION_LORA].text,         at[TL_OPTION_QLORA].text,
                                  at[TL_OPTION_LORA_ALPHA].text,   at[TL_OPTION_LORA_DROPOUT].text,
-                                 at[TL_OPTION_LORA_TARGETS].text, at[TL_OPTION_LORA_BASE].text};
+                                 at[TL_OPTION_LORA_TARGETS].text, at[TL_OPTION_LORA_BASE].text,
+                                 at[TL_OPTION_LORA_TRAIN].text};
     return tl_cli_lora(cli, &texts, lora);
 }
 
@@ -74,9 +76,10 @@ void tl_cli_lora_text(const tl_lora_options *lora, char *text, size_t size) {
         snprintf(alpha, sizeof alpha, " --lora-alpha %g", lora->alpha);
     if (lora->dropout > 0)
         snprintf(dropout, sizeof dropout, " --lora-dropout %g", lora->dropout);
-    snprintf(text, size, " --lora %lld%s%s --lora-base %s%s%s", (long long)lora->rank, alpha, dropout,
+    snprintf(text, size, " --lora %lld%s%s --lora-base %s%s%s%s%s", (long long)lora->rank, alpha, dropout,
              tl_lora_base_name(lora->base), lora->targets ? " --lora-targets " : "",
-             lora->targets ? lora->targets : "");
+             lora->targets ? lora->targets : "", lora->trained ? " --lora-train " : "",
+             lora->trained ? lora->trained : "");
 }
 
 /* Targets hold commas and come last. */

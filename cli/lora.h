@@ -7,7 +7,7 @@
 
 /* The options' texts as typed; NULL or "": not given. */
 typedef struct tl_lora_texts {
-    const char *rank, *quantized_rank, *alpha, *dropout, *targets, *base;
+    const char *rank, *quantized_rank, *alpha, *dropout, *targets, *base, *trained;
 } tl_lora_texts;
 /* Checked but for the targets' names, which the model knows; borrows texts->targets. Exit status. */
 int tl_cli_lora(const tl_cli *cli, const tl_lora_texts *texts, tl_lora_options *lora);

@@ -22,7 +22,7 @@ static const char *const norm_keys[] = {NULL, "layer", "layer_no_bias", "layer_p
 static const char *const place_keys[] = {"before", "after", "around", "parallel", "parallel_two", "post"};
 static const char *const qk_keys[] = {"none", "head", "all", "l2"};
 static const char *const position_keys[] = {NULL, "learned", "rotary", "alibi"};
-static const char *const rope_keys[] = {"plain", "llama3", "linear", "yarn"};
+static const char *const rope_keys[] = {"plain", "llama3", "linear", "yarn", "dynamic", "ntk", "longrope"};
 static const char *const router_keys[] = {"softmax", "top_softmax", "sigmoid", "sigmoid_input"};
 
 tl_positions tl_model_positions(const tl_model *m) {
@@ -135,6 +135,8 @@ static void attention_out(const tl_cli *cli, const tl_model *m) {
         say(&l, "q, k, v clamped to %.6g", m->clip_qkv);
     if (m->sinks)
         say(&l, "a sink for each head");
+    if (layers_with(m, TL_LAYER_SHARED_KV))
+        say(&l, "keys and values of an earlier layer %s", in_layers(m, TL_LAYER_SHARED_KV, where, sizeof where));
     if (m->temperature_scale > 0)
         say(&l, "q of layers without positions grows with the position");
     put(cli, "attention", &l);
@@ -145,6 +147,8 @@ static void mlp_out(const tl_cli *cli, const tl_model *m) {
     char where[64];
     if (m->mlp_bias)
         say(&l, "biases");
+    if (layers_with(m, TL_LAYER_WIDE_MLP))
+        say(&l, "2·F wide %s", in_layers(m, TL_LAYER_WIDE_MLP, where, sizeof where));
     if (m->experts > 0) {
         say(&l, "experts %s", in_layers(m, TL_LAYER_EXPERTS, where, sizeof where));
         say(&l, "router: %s", routers[m->router]);
@@ -215,6 +219,16 @@ static void put_layers(tl_json *json, const char *key, const tl_model *m, unsign
     tl_json_end(json);
 }
 
+static void put_factors(tl_json *json, const char *key, const double *factors, int64_t count) {
+    if (count == 0)
+        return;
+    tl_json_key(json, key);
+    tl_json_array(json);
+    for (int64_t i = 0; i < count; i++)
+        tl_json_real(json, factors[i]);
+    tl_json_end(json);
+}
+
 static void json_positions(tl_json *json, const tl_model *m) {
     tl_positions positions = tl_model_positions(m);
     tl_json_put_string(json, "positions", position_keys[positions]);
@@ -233,6 +247,8 @@ static void json_positions(tl_json *json, const tl_model *m) {
     put_number(json, "rope_mscale", m->rope_mscale);
     put_number(json, "rope_mscale_all", m->rope_mscale_all);
     put_flag(json, "rope_no_truncate", m->rope_no_truncate);
+    put_factors(json, "rope_short_factor", m->rope_short, m->rope_factors);
+    put_factors(json, "rope_long_factor", m->rope_long, m->rope_factors);
     put_flag(json, "rope_interleaved", m->rope_interleaved);
     put_number(json, "rope_local_theta", m->rope_local_theta);
     put_size(json, "rotary_size", m->rotary_size);
@@ -244,6 +260,11 @@ static void json_attention(tl_json *json, const tl_model *m) {
     put_size(json, "window", m->window);
     put_layers(json, "layers_window", m, TL_LAYER_WINDOW);
     put_layers(json, "layers_chunked", m, TL_LAYER_CHUNKED);
+    put_layers(json, "layers_global_heads", m, TL_LAYER_GLOBAL_HEADS);
+    put_size(json, "global_head_size", m->global_head_size);
+    put_size(json, "global_kv_heads", m->global_kv_heads);
+    put_flag(json, "keys_are_values", m->keys_are_values);
+    put_layers(json, "layers_shared_kv", m, TL_LAYER_SHARED_KV);
     put_flag(json, "qkv_bias", m->attention_bias || m->qkv_bias);
     put_flag(json, "out_bias", m->attention_bias || m->out_bias);
     put_number(json, "query_scale", m->query_scale);
@@ -262,6 +283,7 @@ static void json_attention(tl_json *json, const tl_model *m) {
 static void json_mlp(tl_json *json, const tl_model *m) {
     put_flag(json, "gated", m->gated);
     put_flag(json, "mlp_bias", m->mlp_bias);
+    put_layers(json, "layers_wide_mlp", m, TL_LAYER_WIDE_MLP);
     if (m->experts == 0)
         return;
     tl_json_put_integer(json, "experts", m->experts);
@@ -293,6 +315,8 @@ void tl_model_facts_json(tl_json *json, const tl_model *m) {
         json_attention(json, m);
         json_mlp(json, m);
         put_size(json, "embedding_size", m->embedding_size);
+        put_size(json, "layer_input_size", m->layer_input_size);
+        put_size(json, "layer_input_vocab", m->layer_input_vocab);
         put_number(json, "embedding_scale", m->embedding_scale);
         put_flag(json, "embedding_norm", m->embedding_norm);
         put_flag(json, "head_bias", m->head_bias);

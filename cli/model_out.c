@@ -27,7 +27,7 @@ typedef struct tl_field {
     const char *source;
 } tl_field;
 
-#define N_FIELDS 20
+#define N_FIELDS 24
 #define N_LISTED 8 /* the first, which have a column in lists */
 
 static void fields_of(const tl_model *m, tl_field fields[N_FIELDS]) {
@@ -52,6 +52,10 @@ static void fields_of(const tl_model *m, tl_field fields[N_FIELDS]) {
         {"Kr", "qk_rope", "of a key, what turns", m->qk_rope, ""},
         {"Kv", "value_size", "size of a value", m->value_size, ""},
         {"De", "embedding_size", "width of the embeddings", m->embedding_size, ""},
+        {"Kg", "global_head_size", "head size of global layers", m->global_head_size, ""},
+        {"Gg", "global_kv_heads", "key/value heads of global layers", m->global_kv_heads, ""},
+        {"Dl", "layer_input_size", "width of a layer's own embeddings", m->layer_input_size, ""},
+        {"Vl", "layer_input_vocab", "vocabulary of the layers' own embeddings", m->layer_input_vocab, ""},
     };
     memcpy(fields, all, sizeof all);
 }
@@ -64,9 +68,16 @@ static void out_parameters(const tl_cli *cli, const tl_model *model) {
         return;
     tl_out_item(cli, "params", "%s = %s%s", tl_text_grouped((tl_u128)count.unique, text),
                 tl_text_count((double)count.unique, brief), model->tied ? "; the tied embedding counted once" : "");
+    if (model->layer_input_size > 0)
+        tl_out_item(cli, "effective", "%s = %s: without the tables of tokens, the layers' own among them",
+                    tl_text_grouped((tl_u128)count.non_embedding, active),
+                    tl_text_count((double)count.non_embedding, part));
     if (count.active != count.unique)
         tl_out_item(cli, "active", "%s = %s: what a token passes", tl_text_grouped((tl_u128)count.active, active),
                     tl_text_count((double)count.active, part));
+    char differs[160];
+    if (tl_plan_file_differs(model, &count, differs))
+        tl_out_item(cli, "differs", "%s", differs);
 }
 
 static const char *const position_words[] = {"", "learned positions", "rotary positions", "ALiBi"};
@@ -154,6 +165,12 @@ void tl_model_json_notes(tl_json *json, const tl_model *model) {
     tl_json_array(json);
     for (int i = 0; i < model->n_assumed; i++)
         tl_json_string(json, model->assumed[i]);
+    tl_parameter_count count;
+    tl_error error = {TL_OK, ""};
+    char differs[160];
+    if (model->file_values && tl_plan_count(model, &count, &error) == TL_OK &&
+        tl_plan_file_differs(model, &count, differs))
+        tl_json_string(json, differs);
     tl_json_end(json);
     tl_json_key(json, "ignored");
     tl_json_array(json);

@@ -126,6 +126,8 @@ static const tl_row rows[TL_OPTION_COUNT] = {
                                 "Dropout of the adapters' input (default 0)"},
     [TL_OPTION_LORA_TARGETS] = {"lora-targets", 0, "NAMES", KIND_TEXT, NULL, 0, 0, 0,
                                 "Layers with adapters: q_proj,v_proj (default), all-linear, …"},
+    [TL_OPTION_LORA_TRAIN] = {"lora-train", 0, "NAMES", KIND_TEXT, NULL, 0, 0, 0,
+                              "Modules trained in full beside them: embed_tokens, lm_head, …"},
     [TL_OPTION_LORA_BASE] = {"lora-base", 0, "FORM", KIND_CHOICE, lora_bases, 0, 0, 0,
                              "Frozen weights: plain (default), int8, nf4, nf4-dq"},
     [TL_OPTION_INFER] = {"infer", 0, NULL, KIND_FLAG, NULL, 0, 0, 0, "Plan serving instead of training"},
@@ -368,6 +370,32 @@ static int set_global(tl_cli *cli, int key, const char *text) {
 
 #define MERGED (TL_OPTION_COUNT + TL_OWN_COUNT + 16)
 
+/* Where a part of the common options begins, in their order. */
+static const struct {
+    tl_option first;
+    const char *title;
+} parts[] = {{TL_OPTION_GPUS, "What is run"},
+             {TL_OPTION_ATTENTION, "How it is computed and counted"},
+             {TL_OPTION_ZERO, "Over devices"},
+             {TL_OPTION_LORA, "Finetuning"},
+             {TL_OPTION_INFER, "Serving, time and cost"}};
+enum { PARTS = sizeof parts / sizeof parts[0], FEW = 12 };
+
+/* The title of the part that begins with option i; NULL where none does, where the verb takes nothing of it, and where it takes
+ * so few options in all that titles are in the way. */
+static const char *title_at(const tl_verb *verb, int i) {
+    int taken = 0;
+    for (int k = 0; k < TL_OPTION_COUNT; k++)
+        taken += verb->takes >> k & 1;
+    for (int k = 0; k < PARTS && taken > FEW; k++) {
+        int end = k + 1 < PARTS ? (int)parts[k + 1].first : TL_OPTION_COUNT;
+        for (int of = i; (int)parts[k].first == i && of < end; of++)
+            if (verb->takes >> of & 1)
+                return parts[k].title;
+    }
+    return NULL;
+}
+
 /* The verb's own options, the common ones (those it does not take hidden, to be refused by name) and the global ones. */
 static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
     int n = 0;
@@ -380,6 +408,9 @@ static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
         }
     for (int i = 0; verb && i < TL_OPTION_COUNT; i++) {
         bool takes = verb->takes >> i & 1;
+        const char *title = title_at(verb, i);
+        if (title)
+            merged[n++] = (struct argp_option){.doc = title, .group = 10};
         merged[n++] = (struct argp_option){rows[i].name,
                                            common_key((tl_option)i),
                                            rows[i].argument,
@@ -607,6 +638,8 @@ static void out_options(const tl_cli *cli, const tl_verb *verb) {
     struct argp_option merged[MERGED];
     char left[128], letter[8];
     merge(verb, merged);
+    if (merged[0].name && !(merged[0].flags & OPTION_HIDDEN))
+        tl_out(cli, "\n");
     for (const struct argp_option *option = merged; option->name || option->doc; option++) {
         if (!option->name)
             tl_out(cli, "\n%s\n", option->doc);
@@ -643,7 +676,7 @@ int tl_cli_help(tl_cli *cli, const tl_verb *verb) {
         char left[64];
         snprintf(left, sizeof left, "tally %s:", verb->name);
         tl_out_wrapped(cli, (int)strlen(left) + 1, left, verb->summary);
-        tl_out(cli, "\nusage: tally %s [OPTION…]%s%s\n\n", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
+        tl_out(cli, "\nusage: tally %s [OPTION…]%s%s\n", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
         out_options(cli, verb);
         if (verb->details)
             tl_out(cli, "\n%s\n", verb->details);

@@ -9,13 +9,13 @@
 enum { OWN_CLIP, OWN_PROMPT, OWN_WEIGHTS, OWN_TIMELINE, OWN_AT };
 
 static const struct argp_option own_options[] = {
-    {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
-    {"prompt", TL_OWN(OWN_PROMPT), "N", 0, "With --infer: tokens of the prompt (default: half of --seq)", 5},
-    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "With --infer: f32, bf16 (default), int8, nf4 or nf4-dq", 5},
     {"timeline", TL_OWN(OWN_TIMELINE), NULL, 0, "Memory over the step instead: a curve, its phases, who holds the peak",
      5},
     {"at", TL_OWN(OWN_AT), "PHASE", 0, "With --timeline: who holds what at the most of forward, loss, backward or step",
      5},
+    {"clip", TL_OWN(OWN_CLIP), "NORM", 0, "Clip the global gradient norm (default: no clipping)", 5},
+    {"prompt", TL_OWN(OWN_PROMPT), "N", 0, "With --infer: tokens of the prompt (default: half of --seq)", 5},
+    {"weights", TL_OWN(OWN_WEIGHTS), "FORM", 0, "With --infer: f32, bf16 (default), int8, nf4 or nf4-dq", 5},
     {0},
 };
 
@@ -50,6 +50,8 @@ static int make(const tl_cli *cli, tl_account *a) {
     if (tl_account_exceeds(a)) {
         if (tl_plan_advise(o, &a->plan, &a->advice, &error) != TL_OK)
             return tl_failed(cli, &error);
+        if (a->plan.micro_batch == 1)
+            a->plan.max_micro_batch = 0;
     } else if (a->plan.usable_bytes > 0 && a->plan.allocations <= QUICK_ALLOCATIONS) {
         tl_plan_largest largest;
         if (tl_plan_find_largest(o, TL_PLAN_MICRO_BATCH, &largest, &error) != TL_OK)

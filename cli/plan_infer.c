@@ -3,8 +3,8 @@
  * --json: {"schema","verb":"plan","infer":true,"model":{"name","parameters"},
  *   "memory":{"device","capacity_bytes","usable_bytes","fits" (null where the memory is not known),"peak_bytes","weights_bytes",
  *             "cache_bytes","init_peak_bytes","load_peak_bytes","weights","weights_by_dtype":{"f32","bf16","int8","nf4",
- *             "nf4-dq"}},
- *   "cache":{"positions","bytes_per_position","dtype"},
+ *             "nf4-dq"},"stored":{"format","bytes","packed_parameters","packed_bytes"} (where the config.json says how)},
+ *   "cache":{"positions","bytes_per_position" (in all layers),"dtype","window_bytes" (what layers with a window hold of cache_bytes)},
  *   "prefill":{"tokens","flops","flops_per_token","bytes","peak_bytes","seconds_at_least","bound"},
  *   "decode":{"position","flops_per_token","bytes_per_token","peak_bytes","seconds_at_least","tokens_per_second_at_most","bound"},
  *   "suggestions":[{"change","peak_bytes","fits","effect"}], "assumptions","leaves_out"}; what is not known of the device is absent and named in leaves_out.
@@ -14,6 +14,7 @@
 
 #include "infer.h"
 #include "plan_infer.h"
+#include "tally/weights.h"
 
 enum { INT8 = 2, NF4, NF4_TWICE, WEIGHTS };
 
@@ -39,6 +40,7 @@ typedef struct serving {
     tl_infer_plan plan;
     tl_u128 parameters;
     int64_t by_dtype[WEIGHTS], capacity, usable;
+    tl_weights_stored stored; /* 0 bytes: the config.json says nothing of it */
     double bandwidth;
     part prefill, decode;
     suggestion list[SUGGESTIONS]; /* where it does not fit: those that fit first */
@@ -47,6 +49,7 @@ typedef struct serving {
 } serving;
 
 static const char *const weights_names[WEIGHTS + 1] = {"f32", "bf16", "int8", "nf4", "nf4-dq", NULL};
+static const char *const stored_names[] = {"", "fp8", "MXFP4"};
 static const tl_dtype weights_dtypes[WEIGHTS] = {TL_F32, TL_BF16, TL_BF16, TL_BF16, TL_BF16};
 
 /* Of a training run: said together with --infer they would change nothing. */
@@ -109,6 +112,20 @@ static void bound(const serving *s, double peak, part *p) {
     p->seconds = p->by_memory ? memory : compute;
 }
 
+/* The op counts every expert's weights as read, since no plan knows which are chosen; n tokens choose n·k of E at most, and a bound
+ * from below may count no more. */
+static void leave_experts(serving *s, part *p, int64_t tokens) {
+    const tl_model *m = &s->options.model;
+    const int64_t experts = m->experts, chosen = m->experts_per_token;
+    if (experts < 1 || tokens >= experts || tokens * chosen >= experts)
+        return;
+    const tl_u128 idle = (tl_u128)(s->plan.expert_bytes / experts) * (tl_u128)(experts - tokens * chosen);
+    p->bytes = p->bytes > idle ? p->bytes - idle : p->bytes;
+    if (tokens == 1)
+        tl_notes_add(&s->request.defaults, "a token reads the weights of %lld of %lld experts in a layer that has them",
+                     (long long)chosen, (long long)experts);
+}
+
 static const char *weights_name(const serving *s) {
     return s->options.int8                         ? "int8"
            : s->options.base.base != TL_LORA_PLAIN ? tl_lora_base_name(s->options.base.base)
@@ -136,6 +153,8 @@ static void bounds(serving *s) {
                                             s->plan.weights_bytes + s->plan.cache_bytes);
         s->bandwidth = b.bandwidth;
     }
+    leave_experts(s, &s->prefill, s->options.prompt_tokens);
+    leave_experts(s, &s->decode, 1);
     bound(s, peak, &s->prefill);
     bound(s, peak, &s->decode);
     if (peak <= 0 || s->bandwidth <= 0)
@@ -147,12 +166,14 @@ static void bounds(serving *s) {
                                            ? "attention flash: scores are never a tensor"
                                            : "attention eager");
     if (s->options.int8)
-        tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded");
+        tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded%s",
+                     s->options.model.experts > 0 ? "; experts stay bf16" : "");
     if (s->options.base.base != TL_LORA_PLAIN)
-        tl_notes_add(
-            &s->request.defaults,
-            "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases and the head stay bf16",
-            weights_name(s));
+        tl_notes_add(&s->request.defaults,
+                     "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases%s and the head "
+                     "stay bf16",
+                     weights_name(s),
+                     s->options.model.experts > 0 ? ", experts, which are no linear layers here," : "");
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
 }
 
@@ -271,6 +292,12 @@ static int make(serving *s) {
     if (tl_plan_count_parameters(&s->options.model, &s->parameters, &error) != TL_OK ||
         tl_infer_plan_make(&s->options, &s->plan, &error) != TL_OK)
         return tl_failed(s->cli, &error);
+    if (s->options.model.stored != TL_STORED_PLAIN &&
+        tl_weights_stored_bytes(&s->options.model, &s->stored, &error) != TL_OK)
+        return tl_failed(s->cli, &error);
+    if (s->stored.bytes > 0)
+        tl_notes_add(&s->request.defaults, "what is not in %s is stored in bf16; loading makes %s of all",
+                     stored_names[s->options.model.stored], weights_name(s));
     bounds(s);
     if (exceeds(s) && advise(s, &error) != TL_OK)
         return tl_failed(s->cli, &error);
@@ -299,8 +326,11 @@ static void out_suggestions(const serving *s) {
     }
     tl_out(s->cli, "\n%s\n",
            s->list[0].fits ? "makes it fit (each one planned):" : "helps, and is not enough (each one planned):");
+    size_t wide = 0;
     for (int i = 0; i < s->n_list; i++)
-        tl_out(s->cli, "%-2d %-36s %9s  %-8s  %s\n", i + 1, s->list[i].change,
+        wide = strlen(s->list[i].change) > wide ? strlen(s->list[i].change) : wide;
+    for (int i = 0; i < s->n_list; i++)
+        tl_out(s->cli, "%-2d %-*s %9s  %-8s  %s\n", i + 1, (int)wide, s->list[i].change,
                tl_text_bytes((double)s->list[i].bytes, s->cli->units, bytes), s->list[i].fits ? "fits" : "too much",
                s->list[i].effect);
     tl_out(s->cli, "\n");
@@ -338,6 +368,15 @@ static void put_memory(tl_json *json, const serving *s) {
     for (int i = 0; i < WEIGHTS; i++)
         tl_json_put_integer(json, weights_names[i], s->by_dtype[i]);
     tl_json_end(json);
+    if (s->stored.bytes > 0) {
+        tl_json_key(json, "stored");
+        tl_json_object(json);
+        tl_json_put_string(json, "format", stored_names[s->options.model.stored]);
+        tl_json_put_integer(json, "bytes", s->stored.bytes);
+        tl_json_put_integer(json, "packed_parameters", s->stored.packed);
+        tl_json_put_integer(json, "packed_bytes", s->stored.packed_bytes);
+        tl_json_end(json);
+    }
     tl_json_end(json);
 }
 
@@ -356,8 +395,9 @@ static int print_json(const serving *s) {
     tl_json_key(json, "cache");
     tl_json_object(json);
     tl_json_put_integer(json, "positions", s->options.capacity);
-    tl_json_put_integer(json, "bytes_per_position", s->plan.cache_bytes / s->options.capacity);
+    tl_json_put_integer(json, "bytes_per_position", s->plan.position_bytes);
     tl_json_put_string(json, "dtype", tl_dtype_name(s->options.cache_dtype));
+    tl_json_put_integer(json, "window_bytes", s->plan.window_bytes);
     tl_json_end(json);
     tl_json_key(json, "prefill");
     tl_json_object(json);
@@ -418,10 +458,17 @@ static int print_page(const serving *s) {
                 tl_text_bytes((double)s->by_dtype[1], cli->units, b),
                 tl_text_bytes((double)s->by_dtype[INT8], cli->units, c),
                 tl_text_bytes((double)s->by_dtype[NF4], cli->units, d));
-    tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each",
+    if (s->stored.bytes > 0)
+        tl_out_item(cli, "stored", "%s in files: %s parameters in %s, %.4g bits each with their scales; the rest bf16",
+                    tl_text_bytes((double)s->stored.bytes, cli->units, a), tl_text_count((double)s->stored.packed, b),
+                    stored_names[s->options.model.stored],
+                    8 * (double)s->stored.packed_bytes / (double)s->stored.packed);
+    tl_out_item(cli, "cache", "%s for %lld positions in %s, %s each%s%s%s",
                 tl_text_bytes((double)p->cache_bytes, cli->units, a), (long long)s->options.capacity,
-                tl_dtype_name(s->options.cache_dtype),
-                tl_text_bytes((double)(p->cache_bytes / s->options.capacity), cli->units, b));
+                tl_dtype_name(s->options.cache_dtype), tl_text_bytes((double)p->position_bytes, cli->units, b),
+                p->window_bytes ? "; layers that see a window hold " : "",
+                p->window_bytes ? tl_text_bytes((double)p->window_bytes, cli->units, c) : "",
+                p->window_bytes ? " of it, however many there are" : "");
     snprintf(what, sizeof what, "%lld tokens at once", (long long)s->options.prompt_tokens);
     out_part(s, "prefill", what, &s->prefill);
     snprintf(what, sizeof what, "a token behind %lld", (long long)s->options.prompt_tokens);

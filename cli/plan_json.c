@@ -84,6 +84,8 @@ static void put_model(tl_json *json, const tl_account *a) {
     tl_json_put_real(json, "alpha", a->plan.lora_alpha);
     tl_json_put_real(json, "dropout", lora->dropout);
     tl_json_put_string(json, "targets", a->plan.lora_targets);
+    if (lora->trained)
+        tl_json_put_string(json, "trained", lora->trained);
     tl_json_put_string(json, "base", tl_lora_base_name(lora->base));
     tl_json_put_integer(json, "layers", a->plan.adapted_layers);
     tl_json_end(json);

@@ -71,14 +71,37 @@ static void out_model(const tl_cli *cli, const tl_account *a) {
         o->autocast ? " by autocast" : "", tl_option_choice(cli, TL_OPTION_OPTIM), recompute);
 }
 
+/* " (2 weights + 2 gradients + 4 master + 8 states)": 16 bytes may be fp32's or a mixed precision's. Of adapters, which train few
+ * parameters, no such sum is one of each parameter. */
+static const char *terms_of_state(const tl_account *a, char text[128]) {
+    static const struct {
+        tl_category category;
+        const char *name;
+    } parts[] = {{TL_PARAM, "weights"}, {TL_GRAD, "gradients"}, {TL_MASTER, "master"}, {TL_OPTIM, "states"}};
+    const tl_plan *p = &a->plan;
+    char each[TL_TEXT];
+    int n = 0;
+    text[0] = '\0';
+    if (a->request.options.lora.rank > 0)
+        return text;
+    for (int i = 0; i < 4; i++)
+        if (p->high[parts[i].category] > 0)
+            n += snprintf(text + n, (size_t)(128 - n), "%s%s %s", n ? " + " : " (",
+                          tl_text_plain((double)p->high[parts[i].category] / (double)p->parameters.unique, 2, each),
+                          parts[i].name);
+    snprintf(text + n, (size_t)(128 - n), "%s", n ? ")" : "");
+    return text;
+}
+
 static void out_peak(const tl_cli *cli, const tl_account *a) {
     const tl_plan *p = &a->plan;
-    char state[TL_TEXT], rest[TL_TEXT], count[TL_TEXT], runner[TL_TEXT], each[TL_TEXT];
+    char terms[128], state[TL_TEXT], rest[TL_TEXT], count[TL_TEXT], runner[TL_TEXT], each[TL_TEXT];
     int64_t all = p->high[TL_PARAM] + p->high[TL_GRAD] + p->high[TL_MASTER] + p->high[TL_OPTIM];
     tl_text_plain((double)all / (double)p->parameters.unique, 2, each);
-    tl_out_item(cli, "state", "%s = %s B × %s parameters | at the peak: state %s, activations and the rest %s",
+    tl_out_item(cli, "state", "%s = %s B × %s parameters%s | at the peak: state %s, activations and the rest %s",
                 bytes_text(cli, all, state), each, tl_text_count((double)p->parameters.unique, count),
-                bytes_text(cli, state_at_peak(p), runner), bytes_text(cli, p->peak.bytes - state_at_peak(p), rest));
+                terms_of_state(a, terms), bytes_text(cli, state_at_peak(p), runner),
+                bytes_text(cli, p->peak.bytes - state_at_peak(p), rest));
     tl_out_item(cli, "peak at", "%s, %s, %s%s%s%s; runner-up: %s, %s", tl_phase_name(p->peak.phase),
                 p->peak.module[0] ? p->peak.module : "no module", p->peak.op, p->peak.site[0] ? " (" : "", p->peak.site,
                 p->peak.site[0] ? ")" : "", tl_phase_name(p->runner_up),
@@ -202,9 +225,8 @@ static void out_time(const tl_cli *cli, const tl_account *a) {
     tl_text_rate(p->peak_flop_per_s, peak);
     size_t source = strcspn(p->peak_source, ";"); /* the vendor's own comes first */
     bool bound = o->mfu <= 0 && !p->measured_rates;
-    tl_out_item(cli, "MFU", "%s%.3f (%s attention; HFU %.3f) of %s, %s%.*s", bound ? "at most " : "", p->mfu,
-                o->causal ? "causal" : "full", p->hfu, peak, o->peak > 0 ? "dense as far as we know, " : "",
-                (int)source, p->peak_source);
+    tl_out_item(cli, "MFU", "%s%.3f (%s attention; HFU %.3f) of %s, %.*s", bound ? "at most " : "", p->mfu,
+                o->causal ? "causal" : "full", p->hfu, peak, (int)source, p->peak_source);
     tl_text_duration(p->compute_seconds, c), tl_text_duration(p->memory_seconds, m);
     tl_out_item(cli, "bound", "%s: ops bound by compute %s, by memory %s%s%s", tl_bound_name(p->bound), c, m,
                 p->communication_seconds > 0 ? ", communication " : "",

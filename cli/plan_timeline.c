@@ -134,7 +134,7 @@ static void out_phases_line(const tl_cli *cli, const curve *c) {
 static void out_stretches(const tl_cli *cli, const tl_plan_timeline *t) {
     static const tl_column columns[] = {
         {"phase", "phase", false, false, false},      {"events", "events", true, false, false},
-        {"bytes", "high water", true, false, false},  {"share", "of the peak", true, false, false},
+        {"bytes", "high water", true, false, false},  {"share", "share", true, false, false},
         {"module", "in module", false, false, false}, {"op", "made by", false, false, false},
         {"site", "line", false, true, false},
     };

@@ -43,7 +43,7 @@ static const struct {
                  {"−", "-"},  {"ᵀ", "^T"}, {"½", "1/2"}, {"σ", "sigma"}, {"ö", "o"},  {"é", "e"},   {"⊙", "*"}};
 
 /* `text` in what the terminal shows, names of files among it: what would move the cursor or change colours is written
- * out as \xNN. The result is to be freed. NULL when memory ran out. */
+ * out as \xNN or \uNNNN. The result is to be freed. NULL when memory ran out. */
 static char *shown(const tl_cli *cli, const char *text) {
     size_t size = strlen(text) * 4 + 1, at = 0;
     char *result = malloc(size);
@@ -51,14 +51,21 @@ static char *shown(const tl_cli *cli, const char *text) {
         return NULL;
     while (*text) {
         unsigned char first = (unsigned char)*text;
-        int control = tl_text_control(text);
-        if (control) {
-            text += control;
-            at += (size_t)snprintf(result + at, size - at, "\\x%02x", (unsigned char)text[-1]);
+        char written[8];
+        int hidden = tl_text_hidden(text, written);
+        if (hidden) {
+            text += hidden;
+            at += (size_t)snprintf(result + at, size - at, "%s", written);
             continue;
         }
-        if (cli->utf8 || first < 128) {
+        if (first < 128) {
             result[at++] = *text++;
+            continue;
+        }
+        if (cli->utf8) { /* the whole of it: what follows its first byte is no character of its own */
+            do
+                result[at++] = *text++;
+            while (((unsigned char)*text & 0xC0) == 0x80);
             continue;
         }
         const char *ascii = "?";
@@ -405,6 +412,19 @@ static void print_md(const tl_cli *cli, const tl_grid *grid) {
     }
 }
 
+/* A cell has no lines: each newline is written out. Frees what it replaces; NULL when memory ran out. */
+static char *in_one_line(char *text) {
+    if (!strchr(text, '\n'))
+        return text;
+    char *line = malloc(4 * strlen(text) + 1), *to = line;
+    for (const char *from = text; line && *from; from++)
+        to += sprintf(to, *from == '\n' ? "\\x0a" : "%c", *from);
+    if (line)
+        *to = '\0';
+    free(text);
+    return line;
+}
+
 /* Adds the columns and rows to the smartcols table; false when memory ran out. */
 static bool fill(const tl_cli *cli, const tl_grid *grid, struct libscols_table *table) {
     char buffer[TL_TEXT];
@@ -430,6 +450,8 @@ static bool fill(const tl_cli *cli, const tl_grid *grid, struct libscols_table *
             return false;
         for (int i = 0; i < n; i++) {
             char *text = shown(cli, human(cell_at(grid, r, use[i]), buffer));
+            if (text)
+                text = in_one_line(text);
             if (!text || scols_line_refer_data(line, (size_t)i, text) != 0) {
                 free(text);
                 return false;
@@ -449,6 +471,8 @@ static int print_table(const tl_cli *cli, const tl_grid *grid) {
         scols_table_enable_colors(table, cli->paint);
         scols_table_enable_ascii(table, !cli->utf8);
         scols_table_set_column_separator(table, "  ");
+        scols_table_enable_noencoding(table,
+                                      1); /* shown() has done it; a second time would write out its backslashes */
         done = fill(cli, grid, table) && scols_print_table_to_string(table, &text) == 0;
     }
     for (char *line = text; done && line && *line;) { /* without the blanks at the ends of lines */

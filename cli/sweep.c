@@ -325,10 +325,14 @@ static int print(sweep *s) {
         failed += s->points[p].said[0] != '\0';
         said = said || !s->points[p].said[0] ? said : s->points[p].said;
     }
-    if (cli->format == TL_FORMAT_TABLE)
-        tl_out_item(cli, "sweep", "%s of %s over %s%s%s, %d plans", s->show, cli->arguments[0],
-                    s->in[s->varied[0]].name, s->n_varied == 2 ? " and " : "",
-                    s->n_varied == 2 ? s->in[s->varied[1]].name : "", s->n);
+    if (cli->format == TL_FORMAT_TABLE) {
+        char line[320], about[200];
+        snprintf(line, sizeof line, "%s over %s%s%s", s->show, s->in[s->varied[0]].name,
+                 s->n_varied == 2 ? " and " : "", s->n_varied == 2 ? s->in[s->varied[1]].name : "");
+        snprintf(about, sizeof about, "(%.160s, %d plans)", cli->arguments[0], s->n);
+        tl_out_answer(cli, line, about);
+        tl_out(cli, "\n");
+    }
     tl_grid *grid = square ? square_grid(s) : long_grid(s);
     int status = tl_grid_print(cli, grid, "points");
     tl_grid_free(grid);

@@ -23,6 +23,7 @@ typedef struct report {
     tl_ckpt *ckpt;           /* of a checkpoint */
     bool verified;
     sum formats[FORMATS], roles[ROLES], all;
+    sum packed[2]; /* values in codes, and the bytes of their scales with them */
     int n_formats, n_roles;
     int64_t file_bytes;
 } report;
@@ -34,6 +35,11 @@ static const tl_safetensors *file_at(const report *r, int64_t i) {
 }
 
 static const char *file_name(const report *r, int64_t i) { return r->ckpt ? NULL : tl_weights_file_name(r->files, i); }
+
+/* A shard may hold what the index does not name, or says lies in another: no part of the model. */
+static bool counts(const report *r, int64_t file, const tl_safetensors_tensor *t) {
+    return r->ckpt || tl_weights_file_counts(r->files, file, t->name);
+}
 
 static void add(sum *s, const tl_safetensors_tensor *t) {
     s->tensors++;
@@ -58,13 +64,48 @@ static size_t role_length(const char *name) {
     return strncmp(name, "optim.", 6) == 0 ? 6 + strcspn(name + 6, ".") : n;
 }
 
+static bool has_tensor(const report *r, const char *name) {
+    for (int64_t f = 0; f < file_count(r); f++)
+        if (tl_safetensors_find(file_at(r, f), name))
+            return true;
+    return false;
+}
+
+/* Of a tensor NAME of codes the scales, NAME without `end` but with `scales`. */
+static bool has_scales(const report *r, const char *name, const char *end, const char *scales) {
+    char other[512];
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0 &&
+           snprintf(other, sizeof other, "%.*s%s", (int)(n - m), name, scales) < (int)sizeof other &&
+           has_tensor(r, other);
+}
+
+/* MXFP4's blocks hold two values a byte; each 128 × 128 of DeepSeek's fp8 has a scale. */
+static void add_packed(report *r, const tl_safetensors_tensor *t) {
+    sum *mx = &r->packed[0], *fp8 = &r->packed[1];
+    bool u8 = strcmp(t->format, "U8") == 0;
+    if (u8 && t->ndim == 4 && t->dim[3] == 16 && has_scales(r, t->name, "_blocks", "_scales")) {
+        add(mx, t);
+        mx->values += t->count;
+    } else if (u8 && t->ndim == 3 && has_scales(r, t->name, "_scales", "_blocks")) {
+        mx->bytes += t->bytes;
+    } else if (strcmp(t->format, "F8_E4M3") == 0 && has_scales(r, t->name, ".weight", ".weight_scale_inv")) {
+        add(fp8, t);
+    } else if (has_scales(r, t->name, ".weight_scale_inv", ".weight"))
+        fp8->bytes += t->bytes;
+}
+
 static void sum_up(report *r) {
     for (int64_t f = 0; f < file_count(r); f++) {
         const tl_safetensors *file = file_at(r, f);
         r->file_bytes += tl_safetensors_bytes(file);
         for (int64_t i = 0; i < tl_safetensors_count(file); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file, i);
+            if (!counts(r, f, t))
+                continue;
             add(&r->all, t);
+            if (!r->ckpt)
+                add_packed(r, t);
             add_to(r->formats, &r->n_formats, FORMATS, t->format, strlen(t->format), t);
             if (r->ckpt)
                 add_to(r->roles, &r->n_roles, ROLES, t->name, role_length(t->name), t);
@@ -79,8 +120,9 @@ static int print_rows(const report *r, bool all) {
     for (int64_t f = 0; rows && f < file_count(r); f++)
         for (int64_t i = 0; i < tl_safetensors_count(file_at(r, f)); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file_at(r, f), i);
-            tl_tensor_rows_add(rows, &(tl_tensor_row){t->name, t->format, file_name(r, f), t->ndim, t->dim, t->count,
-                                                      t->bytes, t->dtype != TL_DTYPE_COUNT});
+            if (counts(r, f, t))
+                tl_tensor_rows_add(rows, &(tl_tensor_row){t->name, t->format, file_name(r, f), t->ndim, t->dim,
+                                                          t->count, t->bytes, t->dtype != TL_DTYPE_COUNT});
         }
     int status = rows ? tl_tensor_rows_print(rows) : TL_EXIT_FAILED;
     tl_tensor_rows_free(rows);
@@ -95,6 +137,24 @@ static void out_sums(const tl_cli *cli, const char *label, const sum *list, int 
                     tl_text_grouped((tl_u128)list[i].bytes, bytes));
 }
 
+static const char *const packed_names[2] = {"MXFP4 (U8 in _blocks, and _scales)", "fp8 with weight_scale_inv"};
+static const char *const packed_keys[2] = {"mxfp4", "fp8"};
+
+static void out_packed(const report *r) {
+    char values[TL_TEXT], bytes[TL_TEXT];
+    bool first = true;
+    for (int i = 0; i < 2; i++) {
+        const sum *s = &r->packed[i];
+        if (s->values == 0)
+            continue;
+        tl_out_item(r->cli, first ? "packed" : "",
+                    "%s: %lld tensor%s, %s parameters, %s B with their scales: %.4g bits each", packed_names[i],
+                    (long long)s->tensors, s->tensors == 1 ? "" : "s", tl_text_grouped((tl_u128)s->values, values),
+                    tl_text_grouped((tl_u128)s->bytes, bytes), 8 * (double)s->bytes / (double)s->values);
+        first = false;
+    }
+}
+
 static void out_metadata(const report *r) {
     const tl_safetensors *file = file_at(r, 0);
     bool first = true;
@@ -107,8 +167,12 @@ static void out_metadata(const report *r) {
         for (const char *c = value; *c && n + 4 < sizeof line; c++) /* on one line, without what a terminal obeys */
             if (!((*c == ' ' || *c == '\n') && n > 0 && line[n - 1] == ' '))
                 line[n++] = (unsigned char)*c < 0x20 || *c == 0x7f ? ' ' : *c;
+        bool cut = n + 4 >= sizeof line;
+        while (cut && n > 0 && ((unsigned char)line[n - 1] & 0xc0) == 0x80)
+            n--; /* not within a character */
+        n -= cut && n > 0 && (unsigned char)line[n - 1] >= 0xc0;
         line[n] = '\0';
-        tl_out_item(r->cli, first ? "metadata" : "", "%.60s = %s%s", key, line, n + 4 >= sizeof line ? "…" : "");
+        tl_out_item(r->cli, first ? "metadata" : "", "%.60s = %s%s", key, line, cut ? "…" : "");
         first = false;
     }
 }
@@ -161,6 +225,7 @@ static void out_summary(const report *r) {
     else if (tl_weights_files_note(r->files)[0])
         tl_out_item(cli, "strays", "%s", tl_weights_files_note(r->files));
     out_sums(cli, "formats", r->formats, r->n_formats);
+    out_packed(r);
     out_metadata(r);
 }
 
@@ -175,6 +240,24 @@ static void json_sums(tl_json *json, const char *key, const char *name, const su
         tl_json_put_integer(json, "tensors", list[i].tensors);
         tl_json_put_integer(json, "values", list[i].values);
         tl_json_put_integer(json, "bytes", list[i].bytes);
+        tl_json_end(json);
+    }
+    tl_json_end(json);
+}
+
+static void json_packed(tl_json *json, const report *r) {
+    tl_json_key(json, "packed");
+    tl_json_array(json);
+    for (int i = 0; i < 2; i++) {
+        const sum *s = &r->packed[i];
+        if (s->values == 0)
+            continue;
+        tl_json_object(json);
+        tl_json_put_string(json, "format", packed_keys[i]);
+        tl_json_put_integer(json, "tensors", s->tensors);
+        tl_json_put_integer(json, "parameters", s->values);
+        tl_json_put_integer(json, "bytes", s->bytes);
+        tl_json_put_real(json, "bits_per_parameter", 8 * (double)s->bytes / (double)s->values);
         tl_json_end(json);
     }
     tl_json_end(json);
@@ -203,6 +286,8 @@ static void json_tensors(tl_json *json, const report *r) {
     for (int64_t f = 0; f < file_count(r); f++)
         for (int64_t i = 0; i < tl_safetensors_count(file_at(r, f)); i++) {
             const tl_safetensors_tensor *t = tl_safetensors_at(file_at(r, f), i);
+            if (!counts(r, f, t))
+                continue;
             tl_json_object(json);
             tl_json_put_string(json, "name", t->name);
             tl_json_put_string(json, "dtype", t->format);
@@ -234,7 +319,10 @@ static int print_json(const report *r) {
     tl_json_put_integer(json, "value_bytes", r->all.bytes);
     if (r->ckpt)
         json_checkpoint(json, r);
+    else if (tl_weights_files_note(r->files)[0])
+        tl_json_put_string(json, "strays", tl_weights_files_note(r->files));
     json_sums(json, "formats", "dtype", r->formats, r->n_formats);
+    json_packed(json, r);
     tl_json_key(json, "metadata");
     tl_json_object(json);
     for (int64_t i = 0; file && i < tl_safetensors_metadata_count(file); i++) {

@@ -2,6 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "verb.h"
 
@@ -13,15 +15,80 @@ int tl_text_control(const char *text) {
     return (first > 0 && first < ' ' && first != '\n') || first == 127;
 }
 
-/* Arguments come from anyone: what would move the cursor or ring the bell is shown as \xNN. */
-static void put_safely(FILE *file, const char *text) {
-    while (*text) {
-        int control = tl_text_control(text);
-        text += control ? control : 1;
-        if (control)
-            fprintf(file, "\\x%02x", (unsigned char)text[-1]);
+/* Bytes of the UTF-8 character at `s`, which is not at the text's end; 0: there is none (The Unicode Standard, table 3-7). */
+static int character(const unsigned char *s) {
+    int length = s[0] < 0x80                    ? 1
+                 : s[0] >= 0xC2 && s[0] <= 0xDF ? 2
+                 : s[0] >= 0xE0 && s[0] <= 0xEF ? 3
+                 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4
+                                                : 0;
+    for (int i = 1; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    bool wrong = length > 2 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+                                (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F));
+    return wrong ? 0 : length;
+}
+
+int tl_text_hidden(const char *text, char written[8]) {
+    const unsigned char *s = (const unsigned char *)text;
+    int control = tl_text_control(text), length = *text ? character(s) : 1;
+    if (control || length == 0) {
+        snprintf(written, 8, "\\x%02x", s[control > 1]);
+        return control ? control : 1;
+    }
+    if (length != 3 || s[0] != 0xE2)
+        return 0;
+    unsigned code = 0x2000u | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    bool turns =
+        code == 0x200E || code == 0x200F || (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+    snprintf(written, 8, "\\u%04x", code);
+    return turns ? length : 0;
+}
+
+/* Arguments come from anyone: what would move the cursor or ring the bell is written out. */
+static void put_safely(FILE *file, const char *text, size_t length) {
+    char written[8];
+    for (const char *end = text + length; text < end;) {
+        int hidden = tl_text_hidden(text, written);
+        if (hidden)
+            fputs(written, file);
         else
-            fputc(text[-1], file);
+            fputc(*text, file);
+        text += hidden ? hidden : 1;
+    }
+}
+
+/* Columns to keep to on stderr: a terminal's, so that it breaks no word; 0 into a file, where a message is one line. */
+static int columns_to_keep(void) {
+    struct winsize size;
+    if (isatty(STDERR_FILENO) != 1 || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 40)
+        return 0;
+    return size.ws_col;
+}
+
+static int columns_of(const char *text, size_t length) {
+    int n = 0;
+    for (size_t i = 0; i < length; i++)
+        n += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* Word by word from `column` on, later lines two in. */
+static void put_words(const char *text, int column, int width) {
+    while (*text) {
+        size_t blanks = strspn(text, " "), length = strcspn(text + blanks, " ");
+        int wide = columns_of(text + blanks, length);
+        if (width && column > 2 && column + (int)blanks + wide >= width) {
+            fputs("\n  ", stderr);
+            column = 2;
+        } else {
+            fprintf(stderr, "%*s", (int)blanks, "");
+            column += (int)blanks;
+        }
+        put_safely(stderr, text + blanks, length);
+        column += wide;
+        text += blanks + length;
     }
 }
 
@@ -33,8 +100,8 @@ static void say(const tl_cli *cli, const char *format, va_list args) {
             snprintf(cli->capture->said, sizeof cli->capture->said, "%.1000s", text);
         return;
     }
-    fprintf(stderr, "%s%s%s: ", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
-    put_safely(stderr, text);
+    int column = fprintf(stderr, "%s%s%s: ", cli->program, cli->verb ? " " : "", cli->verb ? cli->verb->name : "");
+    put_words(text, column, strchr(text, '\n') ? 0 : columns_to_keep()); /* a drawing keeps its lines */
     fputc('\n', stderr);
 }
 

@@ -74,35 +74,25 @@ static int read_params(const tl_cli *cli, tl_time *t) {
         return tl_usage(cli, "MODEL %s and --params %s both say how many parameters: give one", cli->arguments[0],
                         cli->options.at[TL_OPTION_PARAMS].text);
     if (!cli->n_arguments) {
-        t->params = cli->options.at[TL_OPTION_PARAMS].count;
+        t->params = t->active = cli->options.at[TL_OPTION_PARAMS].count;
         return TL_EXIT_OK;
     }
     tl_model model;
-    if (tl_model_find(cli->arguments[0], &model, &error) != TL_OK ||
-        tl_cli_model_parameters(&model, &t->params, &error) != TL_OK)
+    tl_parameter_count count;
+    if (tl_model_find(cli->arguments[0], &model, &error) != TL_OK || tl_plan_count(&model, &count, &error) != TL_OK)
         return tl_failed(cli, &error);
+    t->params = (tl_u128)count.unique;
+    t->active = (tl_u128)count.active;
     snprintf(t->model, sizeof t->model, "%s", model.name);
-    tl_notes_add(&t->assumptions, "every parameter of %s is counted, embeddings included", model.name);
-    return TL_EXIT_OK;
-}
-
-/* Devices the catalogue does not know, for which --peak stands in: "1024", "1024xFoo". */
-static int read_unknown_devices(const tl_cli *cli, tl_time *t) {
-    const char *text = cli->options.at[TL_OPTION_GPUS].text;
-    tl_error error = {TL_OK, ""};
-    char count[32];
-    size_t digits = strspn(text, "0123456789");
-    const char *name = text[digits] == 'x' && digits ? text + digits + 1 : "";
-    bool plain = digits > 0 && digits < sizeof count && (text[digits] == '\0' || (text[digits] == 'x' && name[0]));
-    if (!tl_given(cli, TL_OPTION_PEAK))
-        return tl_usage(cli, "--gpus: %s", cli->options.devices_error.message);
-    if (!plain)
-        return tl_usage(cli, "--gpus: %s", cli->options.devices_error.message);
-    snprintf(count, sizeof count, "%.*s", (int)digits, text);
-    if (tl_parse_size(count, &t->devices, &error) != TL_OK || t->devices < 1)
-        return tl_usage(cli, "--gpus %.80s: the number of devices is at least 1%s%s", text,
-                        error.message[0] ? "; " : "", error.message);
-    snprintf(t->device_name, sizeof t->device_name, "%.60s", name);
+    if (t->active == t->params) {
+        tl_notes_add(&t->assumptions, "every parameter of %s is counted, embeddings included", model.name);
+    } else {
+        char active[TL_TEXT], all[TL_TEXT];
+        tl_notes_add(
+            &t->assumptions,
+            "P: the %s parameters of %s that a token passes, embeddings included; its %s are a mixture of experts",
+            tl_text_grouped(t->active, active), model.name, tl_text_grouped(t->params, all));
+    }
     return TL_EXIT_OK;
 }
 
@@ -126,7 +116,7 @@ static int read_devices(const tl_cli *cli, tl_time *t) {
     t->rate = tl_cli_precision_rate(t->precision);
     if (tl_given(cli, TL_OPTION_GPUS)) {
         if (options->devices_status != TL_OK) {
-            int status = read_unknown_devices(cli, t);
+            int status = tl_cli_devices_by_hand(cli, &t->devices, t->device_name, sizeof t->device_name);
             if (status != TL_EXIT_OK)
                 return status;
         } else {
@@ -219,11 +209,12 @@ static bool whole(double value, tl_u128 *count) {
  * 6: 2 FLOPs a parameter and token forward, 4 backward (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). */
 static int compute(const tl_cli *cli, tl_time *t) {
     double work = t->seconds * t->peak * t->mfu * (double)t->devices; /* FLOPs that can be done in the time */
-    double params = tl_u128_double(t->params), tokens = tl_u128_double(t->tokens);
+    double params = tl_u128_double(t->active), tokens = tl_u128_double(t->tokens);
     switch (t->solve) {
     case TL_TIME_PARAMS:
         if (!whole(work / (TL_NAPKIN_FLOPS * tokens), &t->params))
             return tl_usage(cli, "the parameters are beyond counting");
+        t->active = t->params;
         break;
     case TL_TIME_TOKENS:
         if (!whole(work / (TL_NAPKIN_FLOPS * params), &t->tokens))
@@ -241,7 +232,7 @@ static int compute(const tl_cli *cli, tl_time *t) {
     }
     if (t->params == 0 || t->tokens == 0)
         return tl_usage(cli, "not one %s fits in that time", t->params == 0 ? "parameter" : "token");
-    if (!tl_mul_u128(t->params, t->tokens, &t->flops) || !tl_mul_u128(t->flops, TL_NAPKIN_FLOPS, &t->flops))
+    if (!tl_mul_u128(t->active, t->tokens, &t->flops) || !tl_mul_u128(t->flops, TL_NAPKIN_FLOPS, &t->flops))
         return tl_usage(cli, "6 x params x tokens is more than 2^128 FLOPs");
     double flops = tl_u128_double(t->flops), rate = (double)t->devices * t->peak;
     if (t->solve == TL_TIME_MFU)

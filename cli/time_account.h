@@ -19,6 +19,7 @@ extern const char *const tl_time_names[TL_TIME_COUNT + 1];
 typedef struct tl_time {
     tl_time_input solve; /* the one found from the others */
     tl_u128 params, tokens;
+    tl_u128 active; /* of params those a token passes, the P of the formula; of a mixture of experts fewer than all */
     int64_t devices;
     double mfu, seconds;
     double peak;  /* FLOP/s of one device */

@@ -138,7 +138,7 @@ static void out_ladder(const tl_cli *cli, const tl_time *t) {
 
 static void out_formula(const tl_cli *cli, const tl_time *t) {
     char p[TL_TEXT], k[TL_TEXT], n[TL_TEXT], peak[TL_TEXT], mfu[TL_TEXT], s[TL_TEXT];
-    brief(tl_u128_double(t->params), p), brief(tl_u128_double(t->tokens), k), brief((double)t->devices, n),
+    brief(tl_u128_double(t->active), p), brief(tl_u128_double(t->tokens), k), brief((double)t->devices, n),
         brief(t->peak, peak);
     snprintf(mfu, sizeof mfu, t->mfu < 0.1 ? "%.3g" : "%.2f", t->mfu);
     power_of_ten(t->seconds, s);
@@ -259,8 +259,8 @@ static void out_next(const tl_cli *cli, const tl_time *t) {
     if (tl_given(cli, TL_OPTION_TOKENS) && strlen(cli->options.at[TL_OPTION_TOKENS].text) < sizeof tokens)
         snprintf(tokens, sizeof tokens, "%s", cli->options.at[TL_OPTION_TOKENS].text);
     if (tl_verb_find("plan") && next_model(t, name, sizeof name))
-        tl_out_item(cli, "next:", "tally plan %s -t %s -g %s\n  (adds attention, memory, parallelism)", name, tokens,
-                    devices);
+        tl_out_item(cli, "next:", "tally plan %s -t %s -g %s\n  (adds attention, memory and what limits it)", name,
+                    tokens, devices);
     else
         tl_out_item(cli, "next:", "tally fit model -g %s\n  (the largest model whose state fits there)", devices);
 }
@@ -314,6 +314,7 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
     static const tl_column columns[] = {
         {"solved_for", "solved for", false, false, false},
         {"parameters", "parameters", true, false, false},
+        {"parameters_active", "active parameters", true, false, false},
         {"tokens", "tokens", true, false, false},
         {"devices", "devices", true, false, false},
         {"device", "device", false, false, false},
@@ -336,6 +337,7 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
     peak_source(t, true, source, sizeof source);
     tl_grid_string(grid, tl_time_names[t->solve], NULL);
     tl_grid_unsigned(grid, t->params, tl_text_grouped(t->params, text));
+    tl_grid_unsigned(grid, t->active, tl_text_grouped(t->active, text));
     tl_grid_unsigned(grid, t->tokens, tl_text_grouped(t->tokens, text));
     tl_grid_integer(grid, t->devices, NULL);
     tl_grid_string(grid, t->device_name[0] ? t->device_name : NULL, NULL);
@@ -356,7 +358,9 @@ static int print_record(const tl_cli *cli, const tl_time *t, const tl_notes *lef
         tl_json *json = tl_cli_json_open(cli);
         if (json) {
             tl_grid_json_row(grid, 0, json);
-            tl_json_put_string(json, "formula", "6·P·tokens = time·devices·peak·MFU");
+            tl_json_put_string(json, "formula",
+                               t->active == t->params ? "6·P·tokens = time·devices·peak·MFU"
+                                                      : "6·P·tokens = time·devices·peak·MFU, P: parameters_active");
             tl_notes_json(json, "assumptions", &t->assumptions);
             tl_notes_json(json, "leaves_out", left_out);
             status = tl_cli_json_close(cli, json);
@@ -386,7 +390,8 @@ int tl_time_report(tl_cli *cli, tl_time *t) {
                      tera(t->accelerator->rate[TL_RATE_TF32], other));
     if (!tl_given(cli, TL_OPTION_PRICE))
         tl_notes_add(&t->assumptions, "--price %.2f (US dollars a device-hour)", t->price);
-    tl_notes_add(&t->assumptions, "a dense model: 6 FLOPs a parameter and token");
+    tl_notes_add(&t->assumptions, t->active == t->params ? "a dense model: 6 FLOPs a parameter and token"
+                                                         : "6 FLOPs an active parameter and token");
     if (t->accelerator && !t->peak_by_hand && is_doubtful(t->accelerator))
         tl_notes_add(&t->assumptions, "to re-check for %s: %s", t->accelerator->name, t->accelerator->uncertain);
     if (cli->format != TL_FORMAT_TABLE) {

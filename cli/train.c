@@ -75,6 +75,7 @@ static const row rows[TL_SET_COUNT] = {
     [TL_SET_LORA_ALPHA] = {"lora-alpha", TL_OPTION_LORA_ALPHA, "", FIXED, false, NULL},
     [TL_SET_LORA_DROPOUT] = {"lora-dropout", TL_OPTION_LORA_DROPOUT, "", FIXED, false, NULL},
     [TL_SET_LORA_TARGETS] = {"lora-targets", TL_OPTION_LORA_TARGETS, "", FIXED, false, NULL},
+    [TL_SET_LORA_TRAIN] = {"lora-train", TL_OPTION_LORA_TRAIN, "", FIXED, false, NULL},
     [TL_SET_LORA_BASE] = {"lora-base", TL_OPTION_LORA_BASE, "", FIXED, false, NULL},
 };
 
@@ -316,7 +317,8 @@ static int read_optimizer(tl_train *t) {
         return status;
     const tl_lora_texts lora = {t->texts[TL_SET_LORA],         t->texts[TL_SET_QLORA],
                                 t->texts[TL_SET_LORA_ALPHA],   t->texts[TL_SET_LORA_DROPOUT],
-                                t->texts[TL_SET_LORA_TARGETS], t->texts[TL_SET_LORA_BASE]};
+                                t->texts[TL_SET_LORA_TARGETS], t->texts[TL_SET_LORA_BASE],
+                                t->texts[TL_SET_LORA_TRAIN]};
     status = tl_cli_lora(t->cli, &lora, &t->plan.lora);
     if (status != TL_EXIT_OK)
         return status;
@@ -686,9 +688,8 @@ const tl_verb tl_verb_train = {
                "  tally train --out runs/b --resume\n"
                "  tally ledger runs/a",
     .takes = TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(GLOBAL_BATCH) | TL_TAKES(OPTIM) | TL_TAKES(PRECISION) |
-             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE) | TL_TAKES(LORA) |
-             TL_TAKES(GROUPS) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) |
-             TL_TAKES(LORA_TARGETS) | TL_TAKES(LORA_BASE),
+             TL_TAKES(AUTOCAST) | TL_TAKES(RECOMPUTE) | TL_TAKES_CHOICES | TL_TAKES(ENGINE) | TL_TAKES(GROUPS) |
+             TL_TAKES_LORA,
     .does = {[TL_OPTION_OPTIM] = TL_DOES(TL_CHOICE_ADAMW) | TL_DOES(TL_CHOICE_SGD) | TL_DOES(TL_CHOICE_MOMENTUM) |
                                  TL_DOES(TL_CHOICE_ADAGRAD) | TL_DOES(TL_CHOICE_ADAM) | TL_DOES(TL_CHOICE_RMSPROP) |
                                  TL_DOES(TL_CHOICE_ADAMW8BIT)},

@@ -59,6 +59,7 @@ typedef enum tl_setting {
     TL_SET_LORA_ALPHA,
     TL_SET_LORA_DROPOUT,
     TL_SET_LORA_TARGETS,
+    TL_SET_LORA_TRAIN,
     TL_SET_LORA_BASE,
     TL_SET_COUNT
 } tl_setting;

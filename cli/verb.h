@@ -63,6 +63,7 @@ typedef enum tl_option {
     TL_OPTION_LORA_ALPHA,
     TL_OPTION_LORA_DROPOUT,
     TL_OPTION_LORA_TARGETS,
+    TL_OPTION_LORA_TRAIN,
     TL_OPTION_LORA_BASE,
     TL_OPTION_INFER,
     TL_OPTION_MFU,
@@ -80,7 +81,7 @@ typedef enum tl_option {
 /* Finetuning with adapters (tally/lora.h). */
 #define TL_TAKES_LORA                                                                                                  \
     (TL_TAKES(LORA) | TL_TAKES(QLORA) | TL_TAKES(LORA_ALPHA) | TL_TAKES(LORA_DROPOUT) | TL_TAKES(LORA_TARGETS) |       \
-     TL_TAKES(LORA_BASE))
+     TL_TAKES(LORA_TRAIN) | TL_TAKES(LORA_BASE))
 
 /* Values of the choices, in the order of their texts in cli/options.c (precision: tl_precision; recompute:
  * tl_recompute_kind, every:K leaves K in .size). */
@@ -188,6 +189,7 @@ extern const tl_verb tl_verb_train;
 extern const tl_verb tl_verb_eval;
 extern const tl_verb tl_verb_sample;
 extern const tl_verb tl_verb_ledger;
+extern const tl_verb tl_verb_mfu;
 extern const tl_verb tl_verb_export;
 extern const tl_verb tl_verb_runs;
 extern const tl_verb tl_verb_models;
@@ -258,6 +260,9 @@ void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) 
 void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text);
 /* How many bytes the control character at the start of `text` takes; 0: what stands there may be shown. */
 int tl_text_control(const char *text);
+/* The same for names and values from files: bytes that are no UTF-8 and what turns the direction of writing or parts lines
+ * (U+200E, U+2028 to U+202E, U+2066 to U+2069) are not shown either. `written` is what stands for them: \xNN, \uNNNN. */
+int tl_text_hidden(const char *text, char written[8]);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */
@@ -314,5 +319,7 @@ tl_status tl_cli_model_parameters(const tl_model *model, tl_u128 *total, tl_erro
 tl_rate tl_cli_precision_rate(int precision);
 /* "H100-SXM5-80GB, as a bare H100 means": adds the catalogue's note about the devices, if any, to the assumptions. */
 void tl_cli_devices_assumed(const tl_cli *cli, tl_notes *notes);
+/* Devices the catalogue does not know, for which --peak stands in: "1024", "1024xFoo". Else a usage error. */
+int tl_cli_devices_by_hand(const tl_cli *cli, int64_t *count, char *name, size_t size);
 
 #endif

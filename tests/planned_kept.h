@@ -4,7 +4,7 @@
 
 /* What frameworks keep and put elsewhere: LitGPT's adapters and bitsandbytes' products, learned prompts, logits in a variable,
  * checkpoints in the host's memory, gradients of their own. */
-#define KEPT_CHUNKS .choices = "loss=chunks-fp32:3", .hold = true
+#define KEPT_CHUNKS .choices = "loss=chunks-fp32:3,hold-logits=on"
 static const config kept_so[] = {
     CONFIG("llama, merged adapters", small_llama, ADAMW, 2, 16, 1,
            .lora = {.rank = 4, .dropout = 0.05, .merged_qv = true}, .fused_qkv = true, KEPT_CHUNKS),
@@ -30,13 +30,12 @@ static const config kept_so[] = {
                     .base_keeps_input = true},
            .fused_qkv = true, .bf16 = true, KEPT_CHUNKS),
     CONFIG("llama, q, k and v in one", small_llama, ADAMW, 2, 16, 1, .fused_qkv = true),
-    CONFIG("llama, chunks kept", small_llama, ADAMW, 2, 16, 3, .choices = "loss=chunks-kept:4", .apart = true),
-    CONFIG("gpt2, chunks kept, gradients of their own", small_gpt2, ADAMW, 2, 16, 1, .choices = "loss=chunks-kept:4",
-           .apart = true),
-    CONFIG("gpt2, full-fp32, logits held, bf16", small_gpt2, ADAMW, 2, 16, 3, .choices = "loss=full-fp32", .hold = true,
+    CONFIG("llama, chunks kept", small_llama, ADAMW, 2, 16, 3, .choices = "loss=chunks-kept:4,grads-apart=on"),
+    CONFIG("gpt2, chunks kept, gradients of their own", small_gpt2, ADAMW, 2, 16, 1, .choices = "loss=chunks-kept:4,grads-apart=on"),
+    CONFIG("gpt2, full-fp32, logits held, bf16", small_gpt2, ADAMW, 2, 16, 3, .choices = "loss=full-fp32,hold-logits=on",
            .bf16 = true),
-    CONFIG("llama, offloaded", small_llama, ADAMW, 2, 16, 1, FULL, .offload = true),
-    CONFIG("gpt2, offloaded every 2, dropout", small_gpt2, ADAMW, 2, 16, 3, EVERY(2), .offload = true, .layers = 5,
+    CONFIG("llama, offloaded", small_llama, ADAMW, 2, 16, 1, FULL, .choices = "offload=on"),
+    CONFIG("gpt2, offloaded every 2, dropout", small_gpt2, ADAMW, 2, 16, 3, EVERY(2), .choices = "offload=on", .layers = 5,
            .dropout = 0.1),
 };
 

@@ -90,7 +90,7 @@ gives_json "time: JSON, every digit" '"flops":6300000000000000000000000,' time $
 gives_json "time: JSON, days" '"days":143\.9411' time $N
 gives_json "time: JSON, seconds, hours, amount" '"seconds":12436514\.55.*"device_hours":3537497\.47.*"amount":7074994\.94' time $N
 gives_json "time: JSON names its peak" '"peak_flop_per_s":989400000000000(\.0)?,"peak_source":"H100-SXM5-80GBbf16dense' time $N
-gives "time: csv is raw" 0 "time,70000000000,15000000000000,1024,H100-SXM5-80GB,bf16,989400000000000," time $N --format csv
+gives "time: csv is raw" 0 "time,70000000000,70000000000,15000000000000,1024,H100-SXM5-80GB,bf16,989400000000000," time $N --format csv
 gives "time: md" 0 "| time | 143.9 days |" time $N --format md
 }
 # 6·70e9·15e12 / (30·86400·989.4e12·0.5) = 4913.2
@@ -163,12 +163,12 @@ gives "models: what a token passes" 0 "active     3,353,032,704 = 3.35 B" models
 gives "models: sizes of experts" 0 "Fe         768" models Qwen/Qwen3-30B-A3B
 gives "models: layers of a kind" 0 "a window of 512 in 22 of 26 layers" models gemma-3-1b
 gives "models: norms" 0 "RMSNorm times 1 + weight, before and after attention and MLP" models gemma-2-2b
-gives "models: what is not computed" 0 "rope_scaling of type longrope changes results, not the account" models phi-3.5-mini
+gives "models: angles by lists" 0 "longrope by 32" models phi-3.5-mini
 gives_json "models: JSON of a mixture" '"parameters":46702792704,"parameters_active":12879925248' models mixtral-8x7b
 gives_json "models: JSON describes the block" '"place":"around","qk_norm":"head","positions":"rotary"' models gemma-3-1b
-printf '{"model_type":"gemma4","text_config":{"model_type":"gemma4_text","use_double_wide_mlp":true}}' >"$work/gemma4.json"
-run inspect "$work/gemma4.json"
-[ $? -eq 1 ] && grep -qF "MLPs of two widths" "$work/err" && [ ! -s "$work/out" ]
+printf '{"model_type":"gemma3n","text_config":{"model_type":"gemma3n_text","hidden_size":2048}}' >"$work/gemma3n.json"
+run inspect "$work/gemma3n.json"
+[ $? -eq 1 ] && grep -qF "gemma3n" "$work/err" && [ ! -s "$work/out" ]
 passed_or "inspect: a family that cannot be planned says why" $?
 printf '{"model_type":"opt","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"ffn_dim":16,"vocab_size":10}' >"$work/opt.json"
 gives "inspect: a family's own names" 0 "(ffn_dim)" inspect "$work/opt.json"

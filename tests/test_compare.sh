@@ -18,7 +18,7 @@ run --format csv sweep gpt2 seq=128,256 optim=adamw,sgd,adamw8bit -g A100-80G
 [ $? -eq 0 ] && [ "$(wc -l <"$work/out")" -eq 7 ] && grep -q "^128,adamw8bit," "$work/out"
 said 'two inputs, a row a point' $?
 run sweep gpt2 seq=128,256 recompute=none,full -g A100-80G --show flops.hardware_per_step
-[ $? -eq 0 ] && has 'seq \ recompute none full' && [ "$(wc -l <"$work/out")" -eq 4 ]
+[ $? -eq 0 ] && has 'seq \ recompute none full' && [ "$(wc -l <"$work/out")" -eq 5 ]
 said 'two inputs as a square' $?
 run sweep gpt2 micro-batch=1..8*2 -g A100-80G --seq 128
 [ $? -eq 0 ] && grep -q '^ *8 .*████████████████████████ *$' "$work/out" && [ "$(wc -m <"$work/out")" -le 480 ]
@@ -45,7 +45,8 @@ gives 'an option that is not there' 2 'points are no plan; the first: there is n
 
 # ---- diff ----
 run diff 'gpt2 --seq 128 -g A100-80G' 'tally plan gpt2 --seq 128 -g A100-80G --recompute full'
-[ $? -eq 0 ] && has 'layout.recompute none full' && has 'memory.by_phase.forward' && has 'flops.hardware_per_step' && ! has 'flops.per_step '
+[ $? -eq 0 ] && has 'recompute: none' && has 'by_phase.forward' && has ' hardware_per_step' && ! has ' per_step ' &&
+    sed -n 1p "$work/out" | grep -q '^B holds as much at the peak, takes .* more a step (+'
 said 'a change and what came of it; model FLOPs are the same' $?
 run diff 'gpt2 --seq 128 -g A100-80G' 'gpt2 --seq 128 -g A100-80G'
 [ $? -eq 0 ] && has 'no difference'
@@ -88,3 +89,7 @@ said 'a run' $?
 run diff "$work/run" "$work/run"
 [ $? -eq 0 ] && has 'no difference'
 said 'a run beside itself' $?
+run diff "$work/run" 'gpt2 --seq 128 -g A100-80G'
+# 12·16² + 13·16 of its block, (13 + 12)·16 of its tables, 2·16 of the last norm, 4 bytes each; 2 bytes × 124,439,808
+[ $? -eq 0 ] && has 'by_category.param 14.8 kB 248.9 MB' && has 'hardware_per_step' && has 'only B' && sed -n 1p "$work/out" | grep -q 'more at the peak'
+said "a run beside a plan: what was measured beside what is planned, by the plan's names" $?

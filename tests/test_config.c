@@ -136,6 +136,61 @@ static void llama_says_what_it_assumed(void **state) {
     ASSUMED("max_position_embeddings absent: 2048");
 }
 
+/* Kinds whose angles depend on the length, or on a list. transformers' modeling_rope_utils.py; ntk: Peng et al. 2023, eq. 16. */
+static void rope_by_length_and_by_list(void **state) {
+    static const char lists[] = "\"short_factor\":[1,1,1,1,1.5,2,3,4.5],\"long_factor\":[2,2,2,2,3,4,5,6]";
+    char text[640];
+    (void)state;
+    takes("{" LLAMA ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}");
+    assert_true(model.rope_scaling == TL_ROPE_DYNAMIC && model.rope_factor == 2 && model.rope_original_context == 128);
+    assert_string_equal(model.not_computed, "");
+    takes("{" LLAMA ",\"rope_scaling\":{\"type\":\"ntk\",\"factor\":4}}");
+    assert_true(model.rope_scaling == TL_ROPE_NTK && model.rope_factor == 4);
+    ASSUMED("rope_scaling ntk: the base times factor^(R/(R-2))");
+    takes("{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"proportional\",\"factor\":4}}");
+    assert_true(model.rope_scaling == TL_ROPE_LINEAR && model.rope_factor == 4);
+    takes("{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"proportional\",\"rope_theta\":5000}}");
+    assert_true(model.rope_scaling == TL_ROPE_PLAIN && model.rope_theta == 5000);
+    refuses("{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.25}}",
+            "built in for gemma4 alone");
+    static const char *const names[] = {"longrope", "su", "yarn"}; /* the last two in Phi-3's first files */
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text,
+                 "{" LLAMA ",\"rope_scaling\":{\"type\":\"%s\",%s},"
+                 "\"original_max_position_embeddings\":32}",
+                 names[i], lists);
+        takes(text);
+        assert_true(model.rope_scaling == TL_ROPE_LONGROPE && model.rope_factors == 8 && model.rope_short[7] == 4.5);
+        assert_true(model.rope_long[0] == 2 && model.rope_original_context == 32 && model.rope_factor == 4);
+        assert_string_equal(model.not_computed, "");
+    }
+    snprintf(text, sizeof text,
+             "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"longrope\",%s,\"factor\":8,"
+             "\"attention_factor\":1.25,\"original_max_position_embeddings\":16}}",
+             lists);
+    takes(text); /* transformers 5 */
+    assert_true(model.rope_original_context == 16 && model.rope_factor == 8 && model.rope_attention_factor == 1.25);
+    snprintf(text, sizeof text, "{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",%s}}", lists);
+    takes(text);
+    ASSUMED("original_max_position_embeddings absent: 128, the context");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"factor\":2}}",
+            "\"rope_scaling.short_factor\" is missing");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1,2]}}",
+            "is not as long as short_factor");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[2]}}",
+            "has 1 factors in short_factor; 8 pairs of a head turn");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[0],\"long_factor\":[2]}}",
+            "holds at 0 what is no number above 0");
+    refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":7,\"long_factor\":[2]}}",
+            "it must be a list");
+    takes("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":null,\"original_max_position_embeddings\":32}}");
+    assert_true(model.rope_factor == 4);
+    refuses("{\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":8,\"num_attention_heads\":4,"
+            "\"intermediate_size\":8,"
+            "\"vocab_size\":10,\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}",
+            "need two or more");
+}
+
 static void rope_scaling_is_read_noted_or_refused(void **state) {
     (void)state;
     takes("{" LLAMA
@@ -161,19 +216,6 @@ static void rope_scaling_is_read_noted_or_refused(void **state) {
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}}",
             "beta_fast 1 must not be below beta_slow 2");
     refuses("{" LLAMA ",\"rope_scaling\":{\"type\":\"yarn\"}}", "\"rope_scaling.factor\" is missing");
-    {
-        /* angles that are not built in: planned, not computed, and said by their name */
-        static const char *const kinds[] = {"dynamic", "longrope", "su"};
-        char text[512], says[64];
-        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-            snprintf(text, sizeof text, "{" LLAMA ",\"rope_scaling\":{\"type\":\"%s\",\"factor\":2}}", kinds[i]);
-            takes(text);
-            snprintf(says, sizeof says, "rope_scaling %s: changes angles only, not the account", kinds[i]);
-            IGNORED(says);
-            snprintf(says, sizeof says, "rope_scaling of type %s", kinds[i]);
-            assert_string_equal(model.not_computed, says);
-        }
-    }
     refuses("{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}}",
             "llama turns whole heads");
     refuses("{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"spiral\"}}", "\"rope_scaling.rope_type\" is \"spiral\"");
@@ -593,6 +635,7 @@ int main(void) {
         cmocka_unit_test(gpt2_says_what_it_assumed),
         cmocka_unit_test(llama_says_what_it_assumed),
         cmocka_unit_test(rope_scaling_is_read_noted_or_refused),
+        cmocka_unit_test(rope_by_length_and_by_list),
         cmocka_unit_test(text_inside_another_model),
         cmocka_unit_test(other_models_are_refused_by_name),
         cmocka_unit_test(keys_that_change_the_model_are_refused),

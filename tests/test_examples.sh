@@ -114,3 +114,13 @@ check "FLOPs with and without it" "124370944 without the cache, 11132928 with it
 check "FLOPs of a step" "last step: 514048 FLOPs"
 check "weights in f32" "weights f32: 936192 B, cache 23552 B"
 check "weights in int8" "weights int8: 295680 B, cache 23552 B"
+
+# 2·16 + 16 + 16 + 1 = 65 parameters of 4 B; AdamW's two states 8 B each. 2·64·2·16 forward in the first layer and as much for
+# its weights' gradient (its input wants none); 2·64·16·1 in the second, and twice that backward: 4096 + 4096 + 3·2048.
+example own_model
+check "65 parameters, gradients and two states" "param 260  grad 260  optim 520 B;  matmul 14336 FLOPs"
+check "the op's line" "first   linear    4096 FLOPs  examples/own_model.c:"
+check "planned is kept" "peak planned and kept: the same"
+# Predicting the mean product of the 8×8 grid leaves a variance of (E[a²])² − (E[a])⁴, a uniform over 0/8 … 7/8: 0.0381.
+printf '%s\n' "$out" | awk '/loss/ { last = $4 } END { exit !(last > 0 && last < 0.0381 / 10) }'
+holds "it learns: a tenth of what the mean leaves, or less" $?

@@ -66,6 +66,8 @@ gives "adamw: the expression" "B·T·(N·(2·H·T + 8·D + 2·F) + D + 2·V)" cs
 gives "adamw: days" "6354.4 by 6·B·T·P 6583.6 by counted products, gated 5115.2 by counted products, ungated" \
     cs336-gpt2-xl adamw
 gives "adamw: devices" "1: 17.4 years, 64: 99 days, 256: 25 days, 1024: 6.2 days" cs336-gpt2-xl adamw
+gives "adamw: a step, its terms the sum" "14·P = 29,778,806,400 (+ - × ÷ √, one each) each m 3, v 4, √v, + ε, times the step, ÷ and - 5, decay 2;" \
+    cs336-gpt2-xl adamw # 3 + 4 + 5 + 2 = 14 of 2,127,057,600
 
 gives "flops: selective computes attention's core again" "again 38,654,705,664 for backward (4.42 % of the above) = 4·B·T²·N·D" \
     gpt2 flops --recompute selective

@@ -16,10 +16,12 @@
 enum { B = 2, T = 12 };
 
 /* Forward FLOPs of a token's linear layers in layer i, ÷ 2: Megatron's num_floating_point_operations and PaLM's appendix B, term by
- * term (PaLM: Chowdhery et al. 2022); latent attention as DeepSeek-V2's table of parameters. */
+ * term (PaLM: Chowdhery et al. 2022); latent attention as DeepSeek-V2's table of parameters; per-layer embeddings and layers without
+ * keys by the linear modules of transformers' modeling_gemma4.py. */
 static int64_t linear(const tl_model *m, int64_t i) {
     int64_t D = m->width, H = m->heads, G = m->kv_heads, K = m->head_size, sum = 0;
     bool wide = m->layer[i] & TL_LAYER_GLOBAL_HEADS, routed = m->layer[i] & TL_LAYER_EXPERTS;
+    bool shared = m->layer[i] & TL_LAYER_SHARED_KV;
     if (wide)
         G = m->global_kv_heads, K = m->global_head_size;
     if (m->kv_rank > 0) {
@@ -27,9 +29,10 @@ static int64_t linear(const tl_model *m, int64_t i) {
         sum += D * (m->kv_rank + m->qk_rope) + m->kv_rank * H * (m->qk_nope + m->value_size);
         sum += H * m->value_size * D;
     } else
-        sum += 2 * D * H * K + (wide && m->keys_are_values ? 1 : 2) * D * G * K;
+        sum += 2 * D * H * K + (shared ? 0 : wide && m->keys_are_values ? 1 : 2) * D * G * K;
+    sum += 2 * D * m->layer_input_size;
     if (!routed || m->experts_beside)
-        sum += (m->gated ? 3 : 2) * D * m->ff;
+        sum += (m->gated ? 3 : 2) * D * m->ff * (m->layer[i] & TL_LAYER_WIDE_MLP ? 2 : 1);
     if (routed)
         sum += D * m->experts + m->experts_per_token * 3 * D * m->expert_ff + 3 * D * m->shared_ff + m->shared_gate * D;
     return sum;
@@ -45,6 +48,7 @@ static int64_t forward_flops(const tl_model *m) {
     int64_t width = m->embedding_size ? m->embedding_size : m->width, sum = m->vocab * width;
     if (m->embedding_size)
         sum += 2 * m->width * width;
+    sum += m->width * m->layers * m->layer_input_size;
     for (int64_t i = 0; i < m->layers; i++)
         sum += linear(m, i) + core(m, i);
     return 2 * B * T * sum;
@@ -109,6 +113,8 @@ static void formulas_hold_at_other_sizes(void **state) {
         tl_plan_options o = {.model = family_model(f), .micro_batch = B, .seq = T, .precision = TL_PRECISION_FP32};
         o.optimizer = tl_optimizer_defaults(TL_OPTIM_ADAMW);
         o.devices = (tl_devices){.count = 1};
+        if (o.model.layer_input_vocab)
+            o.model.layer_input_vocab = 64;
         tl_plan_options longer = o;
         longer.seq = T + 4;
         longer.micro_batch = 3;

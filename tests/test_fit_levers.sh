@@ -103,7 +103,7 @@ gives "batch: what was asked is no lever" 0 "largest lever" fit batch gpt2 -g A1
 has "--attention flash"
 [ $? -ne 0 ]
 said "batch: it is not listed again" $?
-gives "nothing fits" 3 "none as asked, none with all that helps" fit batch llama-3.1-405b -g T4 --levers --seq 64
+gives "nothing fits" 3 "nothing fits as asked, nor with all that helps" fit batch llama-3.1-405b -g T4 --levers --seq 64
 gives "model: has no levers" 2 "fit batch MODEL" fit model -g H100 --levers
 gives "devices: nor have they" 2 "what makes it fit" fit devices gpt2 -g H100 --levers
 gives "model: adapters change nothing" 2 "changes nothing for \`fit model'" fit model -g H100 --lora 16

@@ -192,8 +192,7 @@ static void agrees_with_the_facts_given(void **state) {
         return;
     }
     while (fgets(line, sizeof line, file) != NULL) {
-        /* name,vendor,mem_gb,mem_bytes,bandwidth,…,bf16 in the tenth field: none of
-     * them is quoted in that file. */
+        /* name,vendor,mem_gb,mem_bytes,bandwidth, then the rates: none of them is quoted in that file. */
         char *field[22] = {line};
         int count = 1;
         const tl_accelerator *found = NULL;
@@ -210,9 +209,23 @@ static void agrees_with_the_facts_given(void **state) {
         assert_true((double)found->label_bytes == strtod(field[2], NULL) * 1e9);
         assert_true(found->memory_bytes == strtoll(field[3], NULL, 10));
         assert_true(found->bandwidth == strtod(field[4], NULL) * 1e9);
-        /* a·1e12 rounds twice, the table's literal once */
-        double bf16 = strtod(field[9], NULL) * 1e12;
-        assert_true(found->rate[TL_RATE_BF16] >= bf16 * (1 - 1e-15) && found->rate[TL_RATE_BF16] <= bf16 * (1 + 1e-15));
+        /* fp64_tensor or else fp64, fp32, tf32, bf16, fp16, fp8, fp4, int8; a·1e12 rounds twice, the table's literal once */
+        static const struct {
+            tl_rate rate;
+            int field;
+        } rates[] = {{TL_RATE_FP32, 7}, {TL_RATE_TF32, 8}, {TL_RATE_BF16, 9}, {TL_RATE_FP16, 10},
+                     {TL_RATE_FP8, 11}, {TL_RATE_FP4, 12}, {TL_RATE_INT8, 13}};
+        bool halves_fp16 =
+            strncmp(field[0], "RTX-", 4) == 0; /* some list fp16 with fp16 accumulation, twice what trains */
+        for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+            double want = strtod(field[rates[i].field], NULL) * 1e12, have = found->rate[rates[i].rate];
+            if (rates[i].rate == TL_RATE_FP16 && halves_fp16)
+                want = have > want * 0.75 ? want : strtod(field[9], NULL) * 1e12;
+            if (!(have >= want * (1 - 1e-15) && have <= want * (1 + 1e-15)))
+                fail_msg("%s: %s is %g, published %g", field[0], tl_rate_name(rates[i].rate), have, want);
+        }
+        double fp64 = strtod(field[6][0] ? field[6] : field[5], NULL) * 1e12;
+        assert_true(found->rate[TL_RATE_FP64] >= fp64 * (1 - 1e-15) && found->rate[TL_RATE_FP64] <= fp64 * (1 + 1e-15));
         rows++;
     }
     fclose(file);
@@ -284,6 +297,8 @@ static void refuses_hostile_device_lists(void **state) {
         {"10000001xH100", TL_ERR_OVERFLOW, "the most is"},
         {"H100x8", TL_ERR_ARGUMENT, "count comes first"},
         {"H100:8", TL_ERR_ARGUMENT, "count comes first"},
+        {"8H100", TL_ERR_ARGUMENT, "8xH100"},
+        {"8 H100", TL_ERR_ARGUMENT, "8xH100"},
         {"8xA100", TL_ERR_NOT_FOUND, "A100-SXM4-80GB"},
         {"8xH1000", TL_ERR_NOT_FOUND, "\"H1000\""},
         {"8x8xH100", TL_ERR_NOT_FOUND, "8xH100"},

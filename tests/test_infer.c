@@ -5,6 +5,7 @@
 #include "fixtures/infer_fixtures.h"
 #include "instrument.h"
 #include "small_models.h"
+#include "family_models.h"
 #include "tally/cache.h"
 #include "tally/infer.h"
 #include "tally/ops_quantize.h"
@@ -234,6 +235,17 @@ static void check_counts(const char *what, const watched *w, int which, const tl
 
 static const int32_t any_prompt[16] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
 
+/* Values that a position of the cache holds. */
+static int64_t kept_of(const tl_model *m) {
+    int64_t values = 0;
+    for (int64_t i = 0; i < m->layers; i++) {
+        bool global = m->layer[i] & TL_LAYER_GLOBAL_HEADS;
+        if (!(m->layer[i] & TL_LAYER_SHARED_KV))
+            values += 2 * (global ? m->global_kv_heads * m->global_head_size : m->kv_heads * m->head_size);
+    }
+    return values;
+}
+
 static void check_planned(const tl_kernels *kernels, tl_infer_options o, int threads) {
     tl_error error = {TL_OK, ""};
     tl_infer_plan plan;
@@ -264,7 +276,7 @@ static void check_planned(const tl_kernels *kernels, tl_infer_options o, int thr
     check_counts("prefill's ledger", &w, 0, &done.prefill);
     check_counts("decode's ledger", &w, 1, &done.decode);
     const tl_model *m = &o.model;
-    int64_t bytes = 2 * m->layers * o.capacity * m->kv_heads * m->head_size * tl_dtype_bytes(o.cache_dtype);
+    int64_t bytes = kept_of(m) * o.capacity * tl_dtype_bytes(o.cache_dtype);
     assert_int_equal(plan.cache_bytes, bytes);
     assert_int_equal(plan.generation.decode.forwards ? plan.generation.decode.peak_by_category[TL_CACHE] : bytes,
                      bytes);
@@ -273,6 +285,16 @@ static void check_planned(const tl_kernels *kernels, tl_infer_options o, int thr
     tl_net_free(net);
     tl_ctx_free(ctx);
     assert_int_equal(instrument_free(w.i), 0);
+}
+
+/* Gemma 4 with per-layer embeddings, and layers that keep no keys. */
+static tl_model small_gemma4(void) {
+    int i = 0;
+    while (strcmp(family_model(i).name, "gemma4") != 0)
+        i++;
+    tl_model m = family_model(i);
+    m.vocab = m.layer_input_vocab = small_llama().vocab;
+    return m;
 }
 
 static void test_planned_is_measured(void **state) {
@@ -291,11 +313,11 @@ static void test_planned_is_measured(void **state) {
         {TL_F32, TL_F32, false, 5, 6, 0, TL_ATTENTION_FLASH},   {TL_BF16, TL_BF16, true, 7, 4, 1, TL_ATTENTION_FLASH}};
     int configurations = 0;
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
-        for (int family = 0; family < 3; family++)
+        for (int family = 0; family < 4; family++)
             for (int k = 0; k < 2; k++) {
                 tl_infer_options o = {.dtype = cases[c].dtype, .cache_dtype = cases[c].cache, .int8 = cases[c].int8};
                 o.choices.attention = cases[c].attention;
-                o.model = family == 0 ? small_gpt2() : small_llama();
+                o.model = family == 0 ? small_gpt2() : family == 3 ? small_gemma4() : small_llama();
                 if (family == 2)
                     o.model.head_size = 10; /* not D ÷ H */
                 o.prompt_tokens = cases[c].prompt;

@@ -30,6 +30,19 @@ run --format csv inspect "$work/a.safetensors"
 [ $? -eq 0 ] && [ "$(wc -l <"$work/out")" -eq 4 ] && grep -q '^ids,U64,\[\],1,8,,false' "$work/out"
 said 'and as csv, where a format that is not ours says so' $?
 
+# ---- codes with their scales: 2·4·32 parameters of MXFP4 in 128 + 8 B are 4.25 bits each; 256·128 of fp8 and 2 floats ----
+make "$work/p.safetensors" '{"m.experts.down_proj_blocks":{"dtype":"U8","shape":[2,4,1,16],"data_offsets":[0,128]},"m.experts.down_proj_scales":{"dtype":"U8","shape":[2,4,1],"data_offsets":[128,136]},"w.weight":{"dtype":"F8_E4M3","shape":[256,128],"data_offsets":[136,32904]},"w.weight_scale_inv":{"dtype":"F32","shape":[2,1],"data_offsets":[32904,32912]},"ids_scales":{"dtype":"U8","shape":[2,2,1],"data_offsets":[32912,32916]}}' 512 32916
+run inspect "$work/p.safetensors"
+[ $? -eq 0 ] && has 'MXFP4 (U8 in _blocks, and _scales): 1 tensor, 256 parameters, 136 B with their scales: 4.25 bits each' &&
+    has 'fp8 with weight_scale_inv: 1 tensor, 32,768 parameters, 32,776 B with their scales: 8.002 bits each'
+said 'packed formats, by parameter and bit' $?
+[ "$(awk '{ if (length > most) most = length } END { print most + 0 }' "$work/out")" -le 80 ]
+said 'within 80 columns' $?
+run --json inspect "$work/p.safetensors"
+[ $? -eq 0 ] && tr -d ' \n' <"$work/out" >"$work/flat" &&
+    grep -qF '"packed":[{"format":"mxfp4","tensors":1,"parameters":256,"bytes":136,"bits_per_parameter":4.25},{"format":"fp8","tensors":1,"parameters":32768,"bytes":32776' "$work/flat"
+said 'and as JSON' $?
+
 # ---- layers that are alike ----
 make "$work/l.safetensors" '{"h.0.w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"h.1.w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]},"h.10.w":{"dtype":"F32","shape":[3],"data_offsets":[16,28]}}' 256 28
 run inspect "$work/l.safetensors"

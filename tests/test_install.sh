@@ -49,6 +49,24 @@ result 'install: pkg-config knows the version of the header' $?
 } >"$work/log" 2>&1 && grep -q "^$version shape\$" "$work/log"
 result 'install: a program links against the shared library' $?
 
+# A model of one's own, strictly ISO C but for the header's 128-bit counts: what a program that embeds the library does.
+# shellcheck disable=SC2046,SC2086
+{
+    $CC $flags -pedantic $(pkg-config --cflags tally) examples/own_model.c $(pkg-config --libs tally) -o "$work/own" &&
+        LD_LIBRARY_PATH="$work/root/opt/tally/lib" "$work/own"
+} >"$work/log" 2>&1 && grep -q 'peak planned and kept: the same' "$work/log"
+result 'install: a program of ones own trains by tally/tally.h, without a warning of -pedantic' $?
+
+# The map names every header, or a name that begins those of several (ops_*.h).
+bad=0
+for header in include/tally/*.h; do
+    name=$(basename "$header")
+    case $name in tally.h | ops_*) continue ;; esac
+    sed '/^#ifndef/q' include/tally/tally.h | grep -qw -- "$name" || { echo "$name"; bad=1; }
+    grep -q "#include \"tally/$name\"" include/tally/tally.h || { echo "#include $name"; bad=1; }
+done >"$work/log"
+result 'install: tally/tally.h names and includes every public header' $bad
+
 # shellcheck disable=SC2046,SC2086
 {
     $CC $flags $(pkg-config --cflags tally) "$work/user.c" -o "$work/user-static" \

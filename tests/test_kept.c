@@ -94,15 +94,15 @@ static void test_same_numbers(void **state) {
         model.dropout_residual = 0.1;
         o.recompute.kind = TL_RECOMPUTE_FULL;
         double want = loss_after(&model, &o, 4);
-        o.offload = true;
+        o.choices.offload = true;
         assert_true(loss_after(&model, &o, 4) == want); /* to the bit */
         o = plain();
         want = loss_after(&model, &o, 4);
-        o.grads_apart = true;
+        o.choices.grads_apart = true;
         assert_true(fabs(loss_after(&model, &o, 4) - want) < 1e-5 * want);
-        o.grads_apart = false;
+        o.choices.grads_apart = false;
         o.choices.loss = TL_LOSS_FULL_FP32;
-        o.hold_logits = true;
+        o.choices.hold_logits = true;
         assert_true(fabs(loss_after(&model, &o, 4) - want) < 1e-5 * want);
         o.choices.loss_chunks = 3;
         o.choices.loss = TL_LOSS_CHUNKS_FP32;
@@ -110,7 +110,7 @@ static void test_same_numbers(void **state) {
         o.choices.loss = TL_LOSS_CHUNKED;
         double again = loss_after(&model, &o, 4);
         o.choices.loss = TL_LOSS_CHUNKS_KEPT;
-        o.hold_logits = false;
+        o.choices.hold_logits = false;
         assert_true(loss_after(&model, &o, 4) == again);
     }
 }
@@ -126,7 +126,7 @@ static void test_offloaded_bytes(void **state) {
     o.recompute.kind = TL_RECOMPUTE_FULL;
     o.model.layers = 12;
     assert_int_equal(tl_plan_make(&o, &kept, &error), TL_OK);
-    o.offload = true;
+    o.choices.offload = true;
     assert_int_equal(tl_plan_make(&o, &away, &error), TL_OK);
     int64_t input = o.micro_batch * o.seq * o.model.width * 2;
     assert_int_equal(kept.high[TL_SAVED] - away.high[TL_SAVED], 11 * input);

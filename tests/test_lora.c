@@ -435,7 +435,6 @@ static void test_refusals(void **state) {
         {{.rank = 2, .targets = "nothing"},
          false,
          "there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj"},
-        {{.rank = 2, .targets = "lm_head"}, false, "\"lm_head\""},
         {{.rank = 2, .targets = "embed_tokens"}, false, "\"embed_tokens\""},
         {{.rank = 2, .targets = "q_proj,"}, false, "adapters for \"\""},
         {{.rank = -1}, false, "rank -1"},

@@ -45,9 +45,9 @@ run --json $again
 grep -v '^ *"--' "$work/out" | cmp -s - "$work/first"
 said "plan: its command line says it again" $?
 
-gives "an unknown target" 2 'adapters for "nope": gpt2 has no linear layer of that name in its blocks; there are c_attn, c_proj, c_fc, or all-linear' \
+gives "an unknown target" 2 'adapters for "nope": gpt2 has no linear layer of that name; there are c_attn, c_proj, c_fc, or all-linear' \
     plan gpt2 -g H100 --lora 8 --lora-targets c_attn,nope
-gives "the head has none" 2 'adapters for "lm_head"' plan llama-3-8b -g H100 --lora 8 --lora-targets lm_head
+gives "a tied head has none" 2 "is its token table, and what they learn could not be folded into it" plan gpt2 -g H100 --lora 8 --lora-targets lm_head
 gives "no blocks" 2 "which has no blocks" plan cruncher -g H100 --lora 8
 gives "alpha without rank" 2 "--lora-alpha changes nothing without --lora RANK or --qlora RANK" plan gpt2 -g H100 --lora-alpha 8
 gives "base without rank" 2 "--lora-base changes nothing" plan gpt2 -g H100 --lora-base nf4

@@ -107,7 +107,7 @@ static const known published[] = {
 
 static void all_layers(tl_model *m, int bits) {
     for (int64_t i = 0; i < m->layers; i++)
-        m->layer[i] = (uint8_t)(m->layer[i] | bits);
+        m->layer[i] = (uint16_t)(m->layer[i] | bits);
 }
 
 static void layer_norm(tl_model *m, bool biases) {

@@ -56,7 +56,7 @@ values() { # of a choice, from the words that refuse nonsense; a number where on
 
 known="gpus seq micro-batch global-batch tokens precision autocast optim attention loss norm glu gelu rotary repeat-kv grads update
  update-in-backward choice recompute engine flops zero tp pp vpp cp ep dp infer mfu peak price clip prompt weights
- timeline at lora qlora lora-alpha lora-dropout lora-targets lora-base groups documents"
+ timeline at lora qlora lora-alpha lora-dropout lora-targets lora-train lora-base groups documents"
 run plan --help
 left=$(grep -oE '^ *(-[a-z], )?--[a-z-]+' "$work/out" | grep -oE -- '--[a-z-]+' | sed 's/^--//' | sort -u |
     grep -vxE 'json|format|units|color|quiet|verbose|help' | while read -r option; do
@@ -111,7 +111,7 @@ for model in gpt2 llama-3.2-1b mixtral-8x7b; do
     varied $model --groups 'nothing:frozen'
     varied $model --lora 4
     varied $model --qlora 4
-    for option in "--lora-alpha 3" "--lora-dropout 0.1" "--lora-targets all-linear" "--lora-base int8"; do
+    for option in "--lora-alpha 3" "--lora-dropout 0.1" "--lora-targets all-linear" "--lora-train norm" "--lora-base int8"; do
         # shellcheck disable=SC2086 # an option and its value
         varied $model $option
     done
@@ -121,9 +121,20 @@ for model in gpt2 llama-3.2-1b mixtral-8x7b; do
     base="$base --lora 4"
     run plan $model $base --json
     answer "$work/out" >"$work/plain"
-    for option in "--lora-alpha 3" "--lora-dropout 0.1" "--lora-targets all-linear" "--lora-base int8"; do
+    table=embed_tokens
+    [ $model = gpt2 ] && table=wte
+    for option in "--lora-alpha 3" "--lora-dropout 0.1" "--lora-targets all-linear" "--lora-base int8" \
+        "--lora-train $table" "--choice adapters=f32" "--choice base-input=on"; do
         # shellcheck disable=SC2086
         varied $model $option
+    done
+    # SECOND OPTION:CHOICES: what has an effect beside that option
+    for beside in "--qlora 4:adapters=f32 base-head=on base-by-f16=on base-input=on" "--recompute full:offload=on" \
+        "--global-batch 3:grads-apart=on" "--loss full-fp32:hold-logits=on"; do
+        base="$plain_base ${beside%:*}"
+        run plan $model $base --json
+        answer "$work/out" >"$work/plain"
+        for choice in ${beside#*:}; do varied $model --choice $choice; done
     done
     base=$plain_base
     [ $tried -gt 60 ] && [ $silent -lt $((tried / 2)) ]

@@ -257,6 +257,25 @@ done
 "$TALLY" --json plan llama-3-8b --infer -g H100 --prompt 1 >"$work/out" 2>"$work/err"
 awk '/"decode"/ { d = 1 } d && /seconds_at_least/ { gsub(/[^0-9.e-]/, "", $2); s = $2 + 0; exit !(s > 4.48e-3 && s < 4.7e-3) } END { if (!s) exit 1 }' "$work/out"
 passed_or "infer: a token takes at least the weights' bytes / bandwidth" $?
+# What files take: gpt-oss-120b's checkpoint is 60.8 GiB (its model card, arXiv 2508.10925, table 1), 36·128·3·2880² parameters of the
+# experts at 4.25 bits. DeepSeek-V3 in fp8: of 671,026,419,200 parameters 2·129280·7168 of table and head, 58·256·7168 of routers,
+# norms and a bias of choice are not; one float for each 128 × 128.
+as_stored() { # NAME CONFIG: the shared config.json, its quantization_config the rest of standard input
+    sed "1s/{/{\"quantization_config\":$(cat),/" "$TALLY_SHARED/data/configs/$2.json" >"$work/$1.json"
+}
+if [ -n "${TALLY_SHARED:-}" ]; then
+    echo '{"quant_method":"mxfp4"}' | as_stored oss openai--gpt-oss-120b
+    gives "infer: as published, MXFP4" 3 "stored 60.8 GiB in files: 114.7 B parameters in MXFP4, 4.25 bits each with their scales; the rest bf16" \
+        --units iec plan "$work/oss.json" --infer --seq 128 -g H100
+    gives_json "infer: every byte of it" 3 '"stored":\{"format":"MXFP4","bytes":[0-9]*,"packed_parameters":114661785600,"packed_bytes":60914073600\}' \
+        plan "$work/oss.json" --infer --seq 128 -g H100
+    echo '{"quant_method":"fp8","fmt":"e4m3","weight_block_size":[128,128]}' | as_stored fp8 deepseek-ai--DeepSeek-V3
+    gives "infer: as published, fp8" 3 "parameters in fp8, 8.002 bits each" plan "$work/fp8.json" --infer --seq 128 -g H100
+    for method in gptq awq bitsandbytes; do
+        echo "{\"quant_method\":\"$method\",\"bits\":4}" | as_stored other meta-llama--Meta-Llama-3.1-8B
+        refuses "infer: $method is refused by name" "of quant_method $method" plan "$work/other.json" --infer
+    done
+fi
 for option in "--optim sgd" "--micro-batch 2" "--precision fp32" "--recompute full" "--clip 1" "--gpus 8xH100"; do
     # shellcheck disable=SC2086
     refuses "infer: $option" "serving" plan gpt2 --infer $option

@@ -30,7 +30,8 @@ typedef enum rule { SGD, MOMENTUM, ADAMW, ADAMW_CS336, ADAGRAD, ADAM, RMSPROP, R
 
 typedef struct config {
     const char *name;
-    tl_model (*base)(void); /* NULL: family_model(family) */
+    tl_model (*base)(void); /* NULL: the family_model of this name, or of this index */
+    const char *model;
     int family;
     rule rule;
     int64_t B, T, A;
@@ -46,7 +47,7 @@ typedef struct config {
     tl_recompute recompute;
     tl_lora_options lora;
     const char *choices;                  /* "norm=composed,loss=chunked:3"; NULL: none */
-    bool fused_qkv, hold, offload, apart; /* of the model, and of tl_train_options */
+    bool fused_qkv; /* of the model */
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */
@@ -178,6 +179,9 @@ enum { CONFIGS = sizeof configs / sizeof configs[0] };
 
 static tl_model model_of(const config *c) {
     tl_model m = c->base ? c->base() : family_model(c->family);
+    for (int i = 0; c->model && i < family_model_count(); i++)
+        if (strcmp(family_model(i).name, c->model) == 0)
+            m = family_model(i);
     m.tied ^= c->flip_tied;
     m.gated &= !c->ungated;
     m.rope_interleaved = c->interleaved;
@@ -229,9 +233,6 @@ static tl_train_options train_of(const config *c) {
     o.optimizer.master = o.optimizer.state_f32 = c->mixed;
     o.recompute = c->recompute;
     o.lora = c->lora;
-    o.hold_logits = c->hold;
-    o.offload = c->offload;
-    o.grads_apart = c->apart;
     o.autocast = c->autocast;
     tl_error error = {0};
     choose(c->choices, &o.choices);

@@ -19,6 +19,8 @@ said() { # NAME STATUS: of the command before
 fixtures=$here/tests/fixtures
 "$python" "$fixtures/make_family_fixtures.py" check "$fixtures/family_fixtures.h" >"$work/out" 2>&1
 said "family_fixtures.h is its script's" $?
+"$python" "$fixtures/make_rope_fixtures.py" check "$fixtures/rope_fixtures.h" >"$work/out" 2>&1
+said "rope_fixtures.h is its script's" $?
 "$python" "$fixtures/make_saved_bytes.py" >"$work/saved.h" 2>"$work/out" &&
     diff "$work/saved.h" "$fixtures/saved_bytes_fixtures.h" >"$work/out" 2>&1
 said "saved_bytes_fixtures.h is its script's" $?

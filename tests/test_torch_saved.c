@@ -212,23 +212,14 @@ static void slice(const saved_case *c, kept_list *ours) {
 }
 
 static void compare(const block_form *f, const saved_case *c, const kept_list *ours, kept_list *torch) {
-    int64_t a[2], b[2], more = 0;
-    bool bf16 = strcmp(c->dtype, "bf16") == 0;
-    int extra = 0;
+    int64_t a[2], b[2];
     for (int i = 0; i < ours->count; i++) {
         const kept *e = &ours->at[i];
         if (take(torch, e))
             continue;
-        /* 1.13 multiplies a bf16 gain and an f32 tensor without a copy of the gain; ours are of one format */
-        if (bf16 && strcmp(f->name, "cs336") == 0 && e->width == 4 && e->elements == c->D && !e->input) {
-            extra++;
-            more += e->width * e->elements;
-            continue;
-        }
         fail_msg("%s %s B %lld T %lld: PyTorch keeps no %" PRId64 " of width %" PRId64 " as our %s does%s", f->name,
                  c->dtype, c->B, c->T, e->elements, e->width, e->op, e->input ? " (an input)" : "");
     }
-    assert_int_equal(extra, bf16 && strcmp(f->name, "cs336") == 0 ? 2 : 0);
     for (int i = 0; i < torch->count; i++)
         if (!torch->at[i].used)
             fail_msg("%s %s B %lld T %lld: PyTorch's %s keeps %" PRId64 " of width %" PRId64 " more%s", f->name,
@@ -237,8 +228,7 @@ static void compare(const block_form *f, const saved_case *c, const kept_list *o
     for (int input = 0; input < 2; input++) {
         sums(ours, input, &a[0], &b[0]);
         sums(torch, input, &a[1], &b[1]);
-        int64_t gains = input ? 0 : more;
-        if (a[0] - gains != a[1] || b[0] - gains != b[1])
+        if (a[0] != a[1] || b[0] != b[1])
             fail_msg("%s %s B %lld T %lld: unique %" PRId64 ", PyTorch's %" PRId64 "; summed %" PRId64 ", %" PRId64,
                      f->name, c->dtype, c->B, c->T, a[0], a[1], b[0], b[1]);
     }
@@ -334,8 +324,9 @@ typedef struct pair {
 static tl_status two_blocks(tl_ctx *ctx, const void *user, tl_tensor *const in[], tl_tensor *out[]) {
     const pair *p = user;
     tl_module_begin(ctx, "layers", p->first);
-    tl_tensor *x = tl_decoder_block(p->net, &p->net->blocks[p->first], in[0]);
-    out[0] = x ? tl_decoder_block(p->net, &p->net->blocks[p->first + 1], x) : NULL;
+    tl_beside alone = {0};
+    tl_tensor *x = tl_decoder_block(p->net, &p->net->blocks[p->first], in[0], &alone);
+    out[0] = x ? tl_decoder_block(p->net, &p->net->blocks[p->first + 1], x, &alone) : NULL;
     tl_module_end(ctx);
     return tl_ctx_status(ctx);
 }
@@ -409,8 +400,8 @@ static double in_and_out(const char *name, const tl_model *m, const char *text, 
 static void test_hugging_face(void **state) {
     (void)state;
     /* SmolLM2-360M (960 wide, 15 heads of 64, 5 of keys, 2560): 8 of norms, 4 of attention, 4·2560/960 of the MLP and 2 are 24.67.
-     * The published 24.0 is 2.7 % less, Qwen3-4B's 38.0 is 1.1 % more than ours; both were measured as whole allocations, and what
-     * else differs is not known. */
+     * The published 24.0 is 2.7 % less, Qwen3-4B's 38.0 is 1.1 % more than ours. All that is published of this kind is even, as a
+     * count of whole f32 hidden states is: each is the even number nearest ours, which is asserted too. */
     static const coefficient list[] = {{"llama-3.1-8b", 28, 0},    {"mistral-7b-v0.1", 28, 0},
                                        {"mistral-7b-v0.3", 28, 0}, {"gemma-2b", 48, 0},
                                        {"qwen3-4b", 38, 0.011},    {"smollm2-135m", 24, 0.028}};
@@ -425,6 +416,7 @@ static void test_hugging_face(void **state) {
                                                              m.head_size = 64, m.ff = 2560;
         double ours = in_and_out("hf-trainer", &m, "", &rows), off = ours / list[i].measured - 1;
         print_message("%s: %.4f and %.4f of rows; measured %.1f\n", m.name, ours, rows, list[i].measured);
+        assert_true((double)(2 * (int64_t)((ours + rows) / 2 + 0.5)) == list[i].measured);
         if (off > list[i].within || -off > list[i].within)
             fail_msg("%s: %.4f where %.1f was measured", m.name, ours, list[i].measured);
     }

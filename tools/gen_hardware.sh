@@ -29,8 +29,9 @@ file == 1 {
     printf "     .driver_bytes = %s, .bandwidth = %s,\n", whole("driver_mib", " * 1048576"), scaled("bandwidth_gb_per_s", "e9")
     printf "     .rate = {[TL_RATE_FP64] = %s, [TL_RATE_FP32] = %s, [TL_RATE_TF32] = %s,\n", fp64, \
         scaled("fp32_tflops", "e12"), scaled("tf32_tflops", "e12")
-    printf "              [TL_RATE_BF16] = %s, [TL_RATE_FP16] = %s, [TL_RATE_FP8] = %s},\n", \
+    printf "              [TL_RATE_BF16] = %s, [TL_RATE_FP16] = %s, [TL_RATE_FP8] = %s,\n", \
         scaled("bf16_tflops", "e12"), scaled("fp16_tflops", "e12"), scaled("fp8_tflops", "e12")
+    printf "              [TL_RATE_FP4] = %s, [TL_RATE_INT8] = %s},\n", scaled("fp4_tflops", "e12"), scaled("int8_tops", "e12")
     printf "     .sparse_factor = %s, .link = %s, .link_bandwidth = %s, .link_domain = %s, .watts = %s,\n", \
         sparse == "" ? 0 : sparse, literal(get("link")), scaled("link_gb_per_s", "e9"), whole("link_domain", ""), scaled("watts", "")
     printf "     .source = %s,\n     .uncertain = %s},\n", literal(get("source")), literal(get("uncertain"))

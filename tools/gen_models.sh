@@ -39,7 +39,7 @@ function pair(text,    at, key, value, enums) {
     value = substr(text, at + 1)
     if (at < 2 || key !~ /^[a-z_]+$/ || value == "") die("\"" text "\" in `more` is not key=value")
     enums = "norm NORM place PLACE qk_norm QK positions POSITIONS rope_scaling ROPE router ROUTER"
-    if (key == "rope_kind" && value ~ /^[a-z]+$/) return "tl_catalogue_not_computed(m, \"rope_scaling of type " value "\");"
+    if (value ~ /^[0-9.]+(;[0-9.]+)+$/) return list_of(key, value)
     if (key ~ /^layers_/) return layers_of(toupper(substr(key, 8)), value)
     if (match(" " enums " ", " " key " [A-Z]+ ") && value ~ /^[a-z_0-9]+$/)
         return "m->" key " = TL_" substr(" " enums, RSTART + length(key) + 2, RLENGTH - length(key) - 3) "_" toupper(value) ";"
@@ -47,6 +47,15 @@ function pair(text,    at, key, value, enums) {
     if (value == "yes" || value == "no") return "m->" key " = " (value == "yes" ? "true" : "false") ";"
     if (value ~ /^[0-9]+(\.[0-9]+)?(e-?[0-9]+)?$/) return "m->" key " = " value ";"
     die("\"" value "\" of \"" key "\" in `more` is no number, no yes or no and no name")
+}
+# Numbers with semicolons between them: a list
+function list_of(key, value,    item, n, i, all) {
+    n = split(value, item, ";")
+    for (i = 1; i <= n; i++) {
+        if (item[i] !~ /^[0-9]+(\.[0-9]+)?$/) die("\"" item[i] "\" of \"" key "\" in `more` is no number")
+        all = all (i > 1 ? "\n    " : "") "m->" key "[" (i - 1) "] = " item[i] ";"
+    }
+    return all
 }
 # all, from:3, every:4 (the 4th, 8th …), but:6 (all but the 6th, 12th …)
 function layers_of(bit, value,    part) {

@@ -23,13 +23,14 @@ extern "C" {
 #define TL_VERSION_PATCH 0
 #define TL_VERSION "0.1.0"
 
-/* Counts of FLOPs: one 405B step of 16M tokens is 3.9e19, more than 2^64. */
-typedef unsigned __int128 tl_u128;
-
+/* Counts of FLOPs: one 405B step of 16M tokens is 3.9e19, more than 2^64. A type of gcc and clang on 64-bit machines, which
+ * -pedantic would warn of. */
 #if defined(__GNUC__)
+__extension__ typedef unsigned __int128 tl_u128;
 #define TL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define TL_MUST_CHECK __attribute__((warn_unused_result))
 #else
+typedef unsigned __int128 tl_u128;
 #define TL_PRINTF(fmt, args)
 #define TL_MUST_CHECK
 #endif

@@ -4,7 +4,8 @@
  * size. That is 2·N·B·S·G·K elements, category cache, allocated whole at the start: a step of decoding allocates no more of
  * it. (K is the head size and not D ÷ H, and G the key/value heads: where a model sets them apart, so does the cache.) Latent
  * attention keeps full keys [B, H, S, Kn + Kr] and values [B, H, S, Kv], as Hugging Face's code does, not the vectors of low rank
- * they are made from; layers that see a window keep all positions.
+ * they are made from. A layer that sees a window of W positions keeps the last W and no more (Hugging Face's
+ * SlidingWindowLayer); one that sees its chunk keeps all.
  *
  * A forward through the cache runs the same modules as tl_net_forward: positions (learned or rotary) go on from the length,
  * new keys and values are written behind the old ones in place, and each new position sees all up to itself. On meta it
@@ -34,10 +35,18 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options);
 void tl_cache_free(tl_cache *cache);
 int64_t tl_cache_length(const tl_cache *cache); /* positions seen */
 int64_t tl_cache_capacity(const tl_cache *cache);
-int64_t tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike */
-/* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context. */
+int64_t
+tl_cache_bytes(const tl_cache *cache); /* of the storages: 2·N·B·S·G·K·size where layers are alike and see all */
+/* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context; fewer than a layer with a
+ * window has let go: TL_ERR_UNSUPPORTED. */
 tl_status tl_cache_truncate(tl_cache *cache, int64_t length);
+/* Whether what is kept stands when `tokens` more positions follow. False: they take a model with longrope past its original
+ * context, where the long factors turn all positions, and what is kept was turned by the short ones: the cache is to be cut to 0
+ * and the whole sequence fed again, which tl_generate does. (Dynamic scaling has another base at each length beyond the context;
+ * there the keys stay as each was turned, as in transformers, so that a cached forward is not that of the whole sequence.) */
+bool tl_cache_holds(const tl_cache *cache, int64_t tokens);
 /* Borrowed, [B, G, S, K]; NULL where there is no such layer. */
+/* Borrowed, [B, G, S, K], or W in place of S; NULL where there is no such layer. */
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer);
 tl_tensor *tl_cache_value(const tl_cache *cache, int64_t layer);
 
@@ -46,8 +55,8 @@ typedef enum tl_logits {
     TL_LOGITS_LAST /* [B, 1, V]: the head runs on the last position alone */
 } tl_logits;
 /* tokens i32 or i64 [B, t], t ≥ 1: prefill where t > 1, decoding where it is 1. Nothing is recorded, dropout is off. A cache
- * that cannot take t more positions: NULL, TL_ERR_ARGUMENT with its length and capacity, and it stays as it was. After any
- * other failure the length is unchanged too. */
+ * that cannot take t more positions: NULL, TL_ERR_ARGUMENT with its length and capacity, and it stays as it was. One
+ * that does not hold (tl_cache_holds): NULL, TL_ERR_UNSUPPORTED. After any other failure the length is unchanged too. */
 tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens, tl_logits logits);
 
 /* Linear layers to int8, one scale a row (output): scale = largest |w| of the row ÷ 127 in f32, q = w ÷ scale rounded to

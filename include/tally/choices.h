@@ -85,6 +85,9 @@ typedef struct tl_choices {
     tl_softmax_code softmax; /* of eager */
     bool softmax_fp32;       /* eager: 16-bit scores cast to f32, softmax, cast back (Hugging Face) */
     bool mask_tensor;        /* eager: an additive mask [B,1,T,T] is a tensor; else the softmax op knows causality */
+    bool
+        clamp_scores; /* eager with mask_tensor: the larger of masked scores and the format's lowest number, which keeps them
+                          (Hugging Face's Llama until June 2023) */
     int dropout_mask_bytes; /* an element: 1 (also 0), or 2 or 4 where a framework keeps the mask in the run's format */
     bool
         mean_input; /* norms composed: the mean keeps x² to ask for its size later, as PyTorch did (1.13) and no longer does */
@@ -92,10 +95,19 @@ typedef struct tl_choices {
     double capacity_factor; /* of TL_EXPERTS_CAPACITY; 0: 1 */
     tl_grads_code grads;
     tl_update_code update;
-    bool
-        documents; /* positions and attention begin anew with each document of a packed row: training's batches have positions
-                       (tl_batch), one i32 a token more */
+    /* Positions and attention begin anew with each document of a packed row: training's batches have positions (tl_batch), one
+     * i32 a token more. */
+    bool documents;
     bool update_in_backward; /* each parameter is stepped and its gradient let go as soon as it is whole */
+    bool
+        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
+    bool
+        hold_logits; /* the f32 logits of the loss live until the next forward, as in a loop that has them in a variable */
+    bool offload;    /* the inputs of checkpointed layers lie in the host's memory until backward */
+    bool adapters_f32; /* adapters of a 16-bit run in f32 (peft's autocast_adapter_dtype); x is cast for them */
+    bool base_head; /* a quantised base: the output projection too (every nn.Linear); it must not be the token table */
+    bool base_by_f16;      /* NF4 is written out by way of f16: tl_nf4 */
+    bool base_keeps_input; /* a quantised product keeps its input for backward, as bitsandbytes' MatMul4Bit does */
 } tl_choices;
 
 /* Every choice by name: for options, tables of engines, and reports. Text both ways: "norm=composed,loss=chunked:16". */
@@ -113,7 +125,7 @@ const char *tl_choice_value(const tl_choices *choices, int index, char *buffer, 
 /* "norm=composed,loss=chunked:16" onto *choices; a name twice is an error; on an error *choices stays as it was. And back: those
  * that are no defaults, "" where all are. */
 tl_status tl_choices_parse(const char *text, tl_choices *choices, tl_error *error) TL_MUST_CHECK;
-#define TL_CHOICES_TEXT 440
+#define TL_CHOICES_TEXT 640
 char *tl_choices_text(const tl_choices *choices, char *buffer, size_t size);
 /* Those that are not as in `base`. */
 char *tl_choices_difference(const tl_choices *base, const tl_choices *choices, char *buffer, size_t size);

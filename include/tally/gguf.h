@@ -48,7 +48,7 @@ typedef struct tl_gguf_pair {
     int64_t count;              /* elements of an array, bytes of a string; else 1 */
     const char *text;           /* of a string, its first TL_GGUF_KEPT_BYTES, ended by NUL; else NULL */
     const double *number;       /* of a number, flag or kept array of them: count values; else NULL */
-    const int64_t *integer;     /* the same as whole numbers, exactly; NULL for floats. u64 beyond 63 bits: INT64_MAX */
+    const int64_t *integer;     /* the same as whole numbers, exactly; NULL for floats. Of u64 the bits: (uint64_t) */
 } tl_gguf_pair;
 
 typedef struct tl_gguf_tensor {

@@ -18,6 +18,8 @@ typedef enum tl_rate {
     TL_RATE_BF16,
     TL_RATE_FP16,
     TL_RATE_FP8,
+    TL_RATE_FP4,
+    TL_RATE_INT8, /* whole numbers: operations, no FLOPs */
     TL_RATE_COUNT
 } tl_rate;
 

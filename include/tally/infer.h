@@ -42,13 +42,15 @@ typedef struct tl_generate_options {
 typedef struct tl_generation {
     int64_t prompt_tokens, new_tokens;
     bool ended;                      /* by end_id */
-    tl_infer_counts prefill, decode; /* decode: new_tokens − 1 forwards of one token each */
+    tl_infer_counts prefill, decode; /* decode: new_tokens − 1 forwards of one token each, but for longrope's, below */
 } tl_generation;
 
 /* `prompt` (1 or more ids below the vocabulary) goes through the net at once, then each new token alone. The cache has batch
  * 1 and is gone on with from its length. It must take prompt + max_tokens − 1 more positions: refused before the first
  * forward otherwise. On meta max_tokens tokens are counted and none is drawn: callbacks are not called, prompt's values are
- * not read (NULL is allowed). Every forward starts the ledger's log anew. */
+ * not read (NULL is allowed). Every forward starts the ledger's log anew. Where a new token takes a model with longrope past its
+ * original context, the prompt and all new tokens go through the net once more, for all are turned anew (tl_cache_holds); with
+ * positions in the cache before the prompt that is refused there, TL_ERR_UNSUPPORTED. */
 tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64_t prompt_tokens,
                       const tl_generate_options *options, tl_generation *result) TL_MUST_CHECK;
 
@@ -114,6 +116,10 @@ typedef struct tl_infer_options {
 typedef struct tl_infer_plan {
     int64_t weights_bytes; /* live parameters, scales included, when all is loaded */
     int64_t cache_bytes;
+    int64_t position_bytes; /* of a position in every layer: 2·N·G·K·size, or N·(Rkv + Kr)·size of latent attention */
+    int64_t
+        window_bytes; /* of cache_bytes what layers that see a window hold, however many the positions; 0 where none is that long */
+    int64_t expert_bytes; /* of the weights those that routing chooses among */
     /* load: published weights come, through their block (tally/weights.h), and become int8 where asked; the last: of all */
     int64_t init_peak_bytes, load_peak_bytes, peak_bytes;
     tl_generation generation;

@@ -7,8 +7,12 @@
  * base does. Names as peft writes them: "model.layers.0.self_attn.q_proj.lora_A.weight". All other parameters are frozen: no
  * gradient, no master copy, no optimizer state, and their layers keep nothing for their sake.
  *
- * The base of every linear layer of the blocks, target or not, may be kept quantised; embeddings, norms, biases, the head and
- * the fused weights of experts, [E, out, in], stay as they are. Neither of the latter two has adapters.
+ * The experts of a layer are one parameter, [E, out, in] or as their family publishes it [E, in, out]; as a target it has A
+ * [E, rank, in] and B [E, out, rank], an adapter for each expert, whose rows are multiplied by it (torchtune's
+ * LoRAGroupedExperts, prime-rl's; the same mathematics as peft's target_parameters, which writes the sum of weights out).
+ *
+ * The base of every linear layer of the blocks and of the experts, target or not, may be kept quantised; embeddings, norms and
+ * biases stay as they are, and the head unless base_head says otherwise. Experts are quantised along the flattened parameter.
  */
 #ifndef TALLY_LORA_H
 #define TALLY_LORA_H
@@ -27,15 +31,18 @@ typedef enum tl_lora_base {
 } tl_lora_base;
 const char *tl_lora_base_name(tl_lora_base base); /* "plain" "int8" "nf4" "nf4-dq" */
 
-#define TL_LORA_TARGETS 256
+#define TL_LORA_TARGETS 256 /* bytes of a list of names */
 typedef struct tl_lora_options {
     int64_t rank;   /* 0: no adapters, everything is trained */
     double alpha;   /* 0: twice the rank, as QLoRA's and torchtune's recipes */
     double dropout; /* of the adapters' input, while training; 0 ≤ p < 1 */
-    /* Names of linear layers, separated by commas: their last part ("q_proj"), or of all "all-linear", of a block's attention
-     * "attention", of its other part "mlp". NULL or "": q_proj and v_proj; where a model has one product for q, k and v, that
+    /* Names of layers, separated by commas: their last part ("q_proj", experts' "w1", the head's "lm_head"), or of all in
+     * the blocks "all-linear", of a block's attention "attention", of its other part "mlp", experts with it. NULL or "": q_proj and v_proj; where a model has one product for q, k and v, that
      * one; else "attention". A name that no layer has is an error that lists those there are. Borrowed until the net is made. */
     const char *targets;
+    /* Names of modules that are trained in full beside the adapters, as peft's modules_to_save: their last part ("embed_tokens",
+     * "lm_head", "norm"). NULL or "": none. Not what is quantised or has adapters. Borrowed until the net is made. */
+    const char *trained;
     tl_lora_base base;
     /* The output projection's weight is kept so too (bitsandbytes' replacement of every nn.Linear, as LitGPT has it); it must not
      * be tied to the embeddings. */
@@ -66,6 +73,10 @@ tl_status tl_net_use_lora(tl_net *net, const tl_lora_options *options) TL_MUST_C
 /* NULL: the net has no adapters. `alpha` and `targets` are what was meant by their defaults. */
 const tl_lora_options *tl_net_lora(const tl_net *net);
 int tl_net_lora_layers(const tl_net *net); /* linear layers with adapters */
+
+/* The last parts of the names of layers that adapters are for and that have none, each once and with commas: "k_proj, lm_head".
+ * Returns how many. */
+int tl_net_lora_rest(const tl_net *net, char *names, size_t size);
 
 /* W + alpha/rank·B·A in place of the base weights, computed in f32 (f64 for f64) and rounded once to the net's format; a
  * quantised base is written out for it, which takes the net's full size from then on. The adapters are let go, and the net is a

@@ -26,7 +26,7 @@ typedef enum tl_family {
     TL_FAMILY_GEMMA2, /* four norms a layer, soft caps, every other layer sees a window */
     TL_FAMILY_GEMMA3, /* four norms, norms of q and k, five local layers to a global one */
     TL_FAMILY_GEMMA4,
-    TL_FAMILY_PHI,   /* phi-1, 1.5, 2: parallel blocks, partial rotary, biases; phi-msft is its first form */
+    TL_FAMILY_PHI,   /* phi-1, 1.5, 2: parallel blocks, partial rotary, biases */
     TL_FAMILY_PHI3,  /* llama with fused projections */
     TL_FAMILY_OLMO,  /* llama with LayerNorm without parameters */
     TL_FAMILY_OLMO2, /* norms after attention and MLP, RMSNorm of all of q and k */
@@ -40,6 +40,7 @@ typedef enum tl_family {
     TL_FAMILY_DEEPSEEK_V3, /* and kimi_k2 */
     TL_FAMILY_GPT_OSS,
     TL_FAMILY_LLAMA4,
+    TL_FAMILY_PHI_MSFT, /* phi's first files: other names, q, k and v in one product */
     TL_FAMILY_COUNT
 } tl_family;
 
@@ -78,14 +79,19 @@ typedef enum tl_positions {
     TL_POSITIONS_OF_FAMILY, /* learned where learned_positions, else rotary */
     TL_POSITIONS_LEARNED,
     TL_POSITIONS_ROTARY,
-    TL_POSITIONS_ALIBI /* slopes of Press et al. 2022 */
+    TL_POSITIONS_ALIBI /* slopes of Press et al. 2022; how they join the scores: alibi_scaled */
 } tl_positions;
 typedef enum tl_rope_scaling {
     TL_ROPE_PLAIN, /* or llama3 where rope_factor > 0 */
     TL_ROPE_LLAMA3,
     TL_ROPE_LINEAR, /* positions ÷ factor */
-    TL_ROPE_YARN    /* Peng et al. 2023, eq. 17–25 */
+    TL_ROPE_YARN,   /* Peng et al. 2023, eq. 17–25 */
+    /* These three as tl_rotary_scaling says of them (tally/ops.h). A cache keeps what was turned by an earlier length. */
+    TL_ROPE_DYNAMIC, /* the base grows with a length beyond the context */
+    TL_ROPE_NTK,     /* the base is larger at any length */
+    TL_ROPE_LONGROPE /* a factor for each pair: rope_short, and rope_long beyond rope_original_context (Phi-3, MiniCPM) */
 } tl_rope_scaling;
+#define TL_MODEL_PAIRS 256
 typedef enum tl_router {
     TL_ROUTER_SOFTMAX,      /* softmax over all, then the k largest (Mixtral, Qwen, DeepSeek-V2) */
     TL_ROUTER_TOP_SOFTMAX,  /* the k largest, then softmax over them (gpt_oss) */
@@ -93,14 +99,23 @@ typedef enum tl_router {
     TL_ROUTER_SIGMOID_INPUT /* sigmoid of the chosen scales the expert's input (Llama 4) */
 } tl_router;
 
+/* How the published files hold the weights, as their quantization_config says: no other model, fewer bytes on disk. */
+typedef enum tl_stored {
+    TL_STORED_PLAIN, /* or not said */
+    TL_STORED_FP8,   /* matrices of the layers in F8_E4M3, a scale in f32 for each 128 × 128 (DeepSeek-V3) */
+    TL_STORED_MXFP4  /* experts in 4 bits, a scale in 8 for each 32 (gpt_oss) */
+} tl_stored;
+
 /* Bits of tl_model.layer: what makes one layer unlike another. */
 enum {
-    TL_LAYER_WINDOW = 1,       /* sees `window` positions */
-    TL_LAYER_CHUNKED = 2,      /* sees its own chunk of `window` positions alone (Llama 4) */
-    TL_LAYER_NO_ROTARY = 4,    /* Llama 4's every fourth */
-    TL_LAYER_EXPERTS = 8,      /* mixture of experts instead of the dense MLP */
-    TL_LAYER_LOCAL_ROPE = 16,  /* turns by rope_local_theta, unscaled */
-    TL_LAYER_GLOBAL_HEADS = 32 /* Gemma 4: global_kv_heads heads of global_head_size */
+    TL_LAYER_WINDOW = 1,        /* sees `window` positions */
+    TL_LAYER_CHUNKED = 2,       /* sees its own chunk of `window` positions alone (Llama 4) */
+    TL_LAYER_NO_ROTARY = 4,     /* Llama 4's every fourth */
+    TL_LAYER_EXPERTS = 8,       /* mixture of experts instead of the dense MLP */
+    TL_LAYER_LOCAL_ROPE = 16,   /* turns by rope_local_theta, unscaled */
+    TL_LAYER_GLOBAL_HEADS = 32, /* Gemma 4: global_kv_heads heads of global_head_size */
+    TL_LAYER_SHARED_KV = 64,    /* no keys and values of its own: those of tl_model_kv_source's layer */
+    TL_LAYER_WIDE_MLP = 128     /* a dense MLP of twice ff */
 };
 #define TL_MODEL_LAYERS 1024
 
@@ -138,7 +153,7 @@ typedef struct tl_model {
         source_context;
     tl_source source_experts, source_expert_ff, source_window;
     /* ---- all further families; 0 means absent ---- */
-    uint8_t layer[TL_MODEL_LAYERS]; /* bits TL_LAYER_… of each layer */
+    uint16_t layer[TL_MODEL_LAYERS]; /* bits TL_LAYER_… of each layer */
     tl_norm_kind norm;
     tl_norm_place place;
     tl_qk_norm qk_norm;
@@ -146,17 +161,22 @@ typedef struct tl_model {
     int64_t embedding_size;  /* of the token table where not D, then projected in and out (OPT-350m); 0: D */
     int64_t position_offset; /* rows of the position table before position 0 (OPT: 2) */
     bool qkv_bias, out_bias; /* beside attention_bias, which means both */
-    bool head_bias;          /* of the output projection (Phi, GPT-J) */
-    bool embedding_norm;     /* LayerNorm of the embeddings (BLOOM) */
-    double embedding_scale;  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
-    double query_scale;      /* scores times this; 0: 1/√K */
+    bool
+        alibi_scaled; /* ALiBi's slope·j, rounded to bf16, is added before the scores are scaled (Falcon); else after (BLOOM) */
+    bool head_bias;                          /* of the output projection (Phi, GPT-J) */
+    bool embedding_norm;                     /* LayerNorm of the embeddings (BLOOM) */
+    double embedding_scale;                  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
+    double query_scale;                      /* scores times this; 0: 1/√K */
     double attention_softcap, final_softcap; /* c·tanh(x/c); 0: none */
     int64_t window; /* of layers with TL_LAYER_WINDOW: a row sees itself and window − 1 before it; or the chunk */
     int64_t rotary_size; /* of K, the first that turn; 0: all */
     tl_rope_scaling rope_scaling;
-    double rope_beta_fast, rope_beta_slow, rope_attention_factor; /* yarn; factor 0: 0.1·ln(factor) + 1 */
-    double rope_mscale, rope_mscale_all;                          /* yarn in DeepSeek; 0: not given */
-    bool rope_no_truncate;   /* yarn's ramp is not rounded to whole dimensions (gpt_oss) */
+    double rope_beta_fast, rope_beta_slow,
+        rope_attention_factor; /* yarn; factor 0: 0.1·ln(factor) + 1; longrope: √(1 + ln(factor)/ln(original)) */
+    double rope_mscale, rope_mscale_all; /* yarn in DeepSeek; 0: not given */
+    bool rope_no_truncate;               /* yarn's ramp is not rounded to whole dimensions (gpt_oss) */
+    int64_t rope_factors;                /* longrope: how many pairs turn, each by factors of its own */
+    double rope_short[TL_MODEL_PAIRS], rope_long[TL_MODEL_PAIRS];
     double rope_local_theta; /* of layers with TL_LAYER_LOCAL_ROPE */
     double temperature_scale,
         temperature_floor; /* Llama 4: q of layers without rotary times 1 + scale·ln(⌊(p+1)/floor⌋ + 1) */
@@ -168,7 +188,10 @@ typedef struct tl_model {
     bool layer_scalar;    /* a block's result times a number, published and not trained (Gemma 4) */
     bool experts_beside;  /* experts and the dense MLP read the same x, each through norms of its own (Gemma 4) */
     bool keys_are_values; /* Gemma 4's global layers: v is k before its norm */
-    double clip_qkv;      /* q, k, v clamped to ± this (OLMo 1); 0: not */
+    /* Gemma 4's per-layer embeddings: of each token a row of layer_input_vocab × (layers · layer_input_size) and a projection of
+     * its embedding, together layer_input_size numbers a layer, which gate what the layer adds last; 0: none */
+    int64_t layer_input_size, layer_input_vocab;
+    double clip_qkv; /* q, k, v clamped to ± this (OLMo 1); 0: not */
     /* multi-head latent attention (DeepSeek-AI 2024, section 2.1); kv_rank 0: none. K is qk_nope + qk_rope then */
     int64_t q_rank, kv_rank, qk_nope, qk_rope, value_size;
     /* mixture of experts; experts 0: none */
@@ -182,19 +205,24 @@ typedef struct tl_model {
     double routed_scale;                      /* routed output times this; 0: 1 */
     double
         router_loss; /* coefficient of the load-balancing loss; 0: none. Not added: training refuses it, a plan leaves it out by name */
-    int n_assumed; /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
+    tl_stored stored; /* changes nothing of what is computed: tl_weights_stored_bytes */
+    int n_assumed;    /* what the file left out: "num_key_value_heads absent: equal to heads, assumed from llama" */
     char assumed[TL_MODEL_NOTES][160];
     int n_ignored; /* what the file says that changes nothing in the account: "torch_dtype float16" */
     char ignored[TL_MODEL_NOTES][160];
     /* "", or what the file asks for that changes results but no account, and is not built in ("rope_scaling yarn"): such a
      * model is planned, and refused where values are: tl_net_new on a device that holds them, and with it training and loading. */
     char not_computed[160];
+    int64_t file_values; /* of the tensors that lie beside the description in one file (GGUF); 0: there are none */
 } tl_model;
 
 /* Checks ranges, divisibility (heads by kv_heads; head_size even for rotary; D by H for gpt2) and overflow of the
  * products of sizes; the message names the field, the value and what would do. */
 tl_status tl_model_check(const tl_model *model, tl_error *error) TL_MUST_CHECK;
 const char *tl_family_name(tl_family family);
+/* The layer whose keys and values a layer attends to: its own, or, with TL_LAYER_SHARED_KV, the last before that has its own and
+ * sees and turns alike; −1 where there is none such, which tl_model_check refuses. */
+int64_t tl_model_kv_source(const tl_model *model, int64_t layer);
 
 /* The built-in catalogue: a const table. */
 int tl_catalogue_count(void);

@@ -8,8 +8,8 @@
  *             "model.layers.3.mlp.experts.17.gate_proj.weight", slice 17 of it. gpt_oss, llama4 and gemma4 publish all
  *             experts in one tensor, and so it is here.
  * A name that is not "model.…" in some files: checkpoints of models that also see images hold the text's part under
- * "model.language_model." (gemma4) or "language_model.model." (llama4); phi-msft, phi's first form, has names of its own
- * ("transformer.h.3.mixer.Wqkv": q, k and v in turn). Who reads such files maps them to the names here.
+ * "model.language_model." (gemma4) or "language_model.model." (llama4); the first files of phi-msft count all in one list
+ * ("layers.4.mixer.Wqkv" for "transformer.h.3.mixer.Wqkv"). Who reads such files maps them to the names here.
  */
 #ifndef TALLY_NAMES_H
 #define TALLY_NAMES_H

@@ -18,6 +18,8 @@ typedef struct tl_parameter {
     bool decay;        /* weight decay applies: matrices and embeddings, not norms and biases */
     bool embedding;    /* token or position table, or an untied output head: outside "non-embedding" */
     bool linear;       /* the weight of a linear layer of a block: what tl_apply_linear multiplies by */
+    bool experts; /* the weights of all experts of a layer, [E, out, in]; `turned`: [E, in, out], as their family publishes them */
+    bool turned;
     bool frozen;       /* no gradient, no master copy, no states, no update: the base under adapters (tally/lora.h) */
     bool adapter;      /* A or B of an adapter: no published file has it. Behind all others */
     const tl_shape *full; /* NULL, or the shape of the weight that a quantised tensor stands for (tally/lora.h) */
@@ -69,10 +71,6 @@ tl_status tl_recompute_parse(const char *text, tl_recompute *recompute, tl_error
 /* How the layers are run (tally/choices.h), from now on; a new net runs as a zeroed struct says. TL_ERR_UNSUPPORTED, naming choice
  * and model, where a choice cannot hold for the model. */
 tl_status tl_net_choose(tl_net *net, const tl_choices *choices) TL_MUST_CHECK;
-/* The f32 logits that loss full-fp32 makes live until the next forward, as in a training loop that has them in a variable. */
-void tl_net_hold_logits(tl_net *net, bool hold);
-/* What blocks that are computed again keep, their inputs, goes to the host's memory and comes back in backward. */
-void tl_net_offload(tl_net *net, bool offload);
 const tl_choices *tl_net_choices(const tl_net *net);
 /* Lets go of what a recorded forward made once for all its layers (rotary tables, mask tensors), when its backward is done. The next
  * forward and tl_net_free do so too. */
@@ -111,6 +109,7 @@ typedef struct tl_symbols {
     tl_dim Rq, Rkv, Kn, Kr, Kv; /* latent attention: ranks; a key's still and turning part; a value */
     tl_dim Gg, Kg;              /* G and K of Gemma 4's global layers */
     tl_dim De;                  /* width of the embeddings where it is another than D */
+    tl_dim Dl, Vl;              /* per-layer embeddings: width of a layer's, and their vocabulary */
 } tl_symbols;
 const tl_symbols *tl_net_symbols(const tl_net *net);
 

@@ -99,8 +99,15 @@ typedef enum tl_rotary_scaling {
     TL_ROTARY_PLAIN,  /* f; with a factor above 0 as llama3 */
     TL_ROTARY_LLAMA3, /* Llama 3.1's: long waves by factor, short ones kept, blended between the two frequency factors */
     TL_ROTARY_LINEAR, /* f/factor (Chen et al. 2023, position interpolation) */
-    TL_ROTARY_YARN /* f/factor but for pairs that turn often in the original context: from all of f at beta_fast turns down a
+    TL_ROTARY_YARN, /* f/factor but for pairs that turn often in the original context: from all of f at beta_fast turns down a
                          ramp to none at beta_slow; cosine and sine times a magnitude (Peng et al. 2023, eq. 17–22) */
+    /* The next depends on the length, which is the last position and 1: what earlier calls turned stays as it was. */
+    TL_ROTARY_DYNAMIC, /* theta·(factor·n/original − factor + 1)^(R/(R−2)), n the length or, if larger, the original context
+                          (Peng et al. 2023, section 3.3 and appendix A.2; transformers' modeling_rope_utils.py) */
+    TL_ROTARY_NTK, /* theta·factor^(R/(R−2)) (Peng et al. 2023, eq. 16) */
+    TL_ROTARY_LONGROPE /* f over each pair's own factor, of the long ones where the length is beyond the original context, else of
+                          the short ones; cosine and sine times attention_factor; 0: √(1 + ln(factor)/ln(original)) where factor
+                          is above 1, else 1 (Ding et al. 2024, LongRoPE, eq. 2; Abdin et al. 2024, Phi-3) */
 } tl_rotary_scaling;
 typedef struct tl_rotary_options {
     double theta;
@@ -115,6 +122,8 @@ typedef struct tl_rotary_options {
      * m(a) = 0.1·a·ln(factor) + 1. no_truncate: the ramp's ends are not rounded to whole pairs (gpt-oss). */
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all;
     bool no_truncate;
+    const double *short_factors, *long_factors; /* longrope: R/2 each; not copied, they outlive the graph */
+    int64_t factors;                            /* R/2 */
 } tl_rotary_options;
 tl_tensor *tl_rotary_(tl_tensor *x, const tl_rotary_options *options, const char *site);
 /* table[V,D], ids[…] i32 or i64 → […, D]. An id outside [0,V) is an error naming its position. No FLOPs. */

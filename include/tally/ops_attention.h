@@ -25,7 +25,8 @@ extern "C" {
  * A row that sees nothing is 0, and so are its gradients. Blocks of which nothing is seen are not computed; where
  * documents begin is known to no plan, so that what positions alone hide is computed and counted, as without them.
  *   sinks[H]    (floats; NULL: none) a learned logit of each head that joins the softmax's denominator alone (gpt-oss)
- *   slopes[H]   (f32; NULL: none) adds slope·(j − p) to the scores after the softcap (ALiBi, Press et al. 2022); no gradient
+ *   slopes[H]   (f32; NULL: none) adds slope·(j − p) to the scores after the softcap (ALiBi, Press et al. 2022); no gradient. With
+ *               slopes_scaled it adds scale·(slope·j), slope, j and their product each rounded to bf16 (Falcon)
  *   dropout     p of the probabilities, drawn as tl_dropout of [B,H,T,S] with this name would; drawn again in backward
  * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64), sinks, slopes and positions. Accumulates in f32 (f64 for f64).
  * Matmul FLOPs: 2·B·H·T·S·(K + L) forward; backward 2·B·H·T·S·(3·K + 2·L), of which 2·B·H·T·S·K are the scores computed
@@ -44,6 +45,7 @@ typedef struct tl_flash_options {
     double dropout;        /* 0: none */
     const char *dropout_name;
     tl_tensor *sinks, *slopes, *positions;
+    bool slopes_scaled;
 } tl_flash_options;
 tl_tensor *tl_flash_attention_(tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_flash_options *options,
                                const char *site);

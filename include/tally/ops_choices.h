@@ -37,6 +37,10 @@ tl_tensor *tl_cross_entropy_in_place_(tl_tensor *logits, tl_tensor *targets, tl_
 tl_tensor *tl_given_gradients_(tl_tensor *value, tl_tensor *const x[], tl_tensor *const gradient[], int n,
                                const char *site);
 
+/* x[… D]·g[D] in x's format, for a g of any float format: g is cast where it is read, and kept as it is. Workspace: D elements of
+ * x's format. */
+tl_tensor *tl_mul_mixed_(tl_tensor *x, tl_tensor *g, const char *site);
+
 /* x, on its own memory, with `kept` saved beside it until backward has passed through here, though no gradient needs it: what a
  * framework's autograd function keeps by its formula (the source of PyTorch's index_copy, the input of bitsandbytes' frozen
  * product). `kept` gets no gradient this way. NULL: x. */
@@ -51,6 +55,7 @@ tl_tensor *tl_retain_(tl_tensor *x, tl_tensor *kept, const char *site);
     tl_multiply_add_((into), (keep), (value), (x), (y), (divides), TL_HERE)
 #define tl_cross_entropy_in_place(logits, targets, weight, ignore)                                                     \
     tl_cross_entropy_in_place_((logits), (targets), (weight), (ignore), TL_HERE)
+#define tl_mul_mixed(x, g) tl_mul_mixed_((x), (g), TL_HERE)
 #define tl_retain(x, kept) tl_retain_((x), (kept), TL_HERE)
 #define tl_given_gradients(value, x, gradient, n) tl_given_gradients_((value), (x), (gradient), (n), TL_HERE)
 

@@ -16,6 +16,7 @@
 #ifndef TALLY_OPS_MOE_H
 #define TALLY_OPS_MOE_H
 
+#include "tally/ops_nf4.h"
 #include "tally/tensor.h"
 
 #ifdef __cplusplus
@@ -100,6 +101,22 @@ tl_tensor *tl_moe_sum_(tl_tensor *y, tl_tensor *order, tl_dim n, tl_dim k, const
  * error. Bytes read count every expert's weights, also of those without rows. Workspace: 8·(E+1) bytes. */
 tl_tensor *tl_grouped_linear_(tl_tensor *x, tl_tensor *w, tl_tensor *bias, tl_tensor *offsets, bool transposed,
                               const char *site);
+
+/* Experts' frozen weights as they are kept: NF4 along the flattened [E,out,in] (or [E,in,out]), or int8 with a scale for each of
+ * its rows. */
+typedef struct tl_frozen_experts {
+    tl_dim experts;
+    bool transposed;      /* what is kept is [E, in, out] */
+    tl_nf4 nf4;           /* where q is NULL */
+    tl_tensor *q, *scale; /* i8 [E·rows, columns], f32 [E·rows]; NULL: NF4 */
+} tl_frozen_experts;
+/* tl_grouped_linear over such weights → [m,out] in x's format: f64, f32, bf16 or f16. One expert's weight at a time is written out
+ * in x's format: workspace is 8·(E+1) and out·in elements (and as many of f16 by way of it, of f32 from int8 to another format).
+ * The gradient goes to x and the bias, by the same op; nothing of x is kept. */
+tl_tensor *tl_grouped_linear_packed_(tl_tensor *x, const tl_frozen_experts *w, tl_dim out, tl_tensor *bias,
+                                     tl_tensor *offsets, const char *site);
+/* g[m,F] → [E,F], the sum of each expert's rows. No gradient. */
+tl_tensor *tl_grouped_sum_(tl_tensor *g, tl_tensor *offsets, tl_dim n_expert, const char *site);
 
 #define tl_route_top_k(scores, options, routing) tl_route_top_k_((scores), (options), (routing), TL_HERE)
 #define tl_route_choose(what, bias, k, n_group, topk_group, group)                                                     \

@@ -37,10 +37,6 @@ typedef struct tl_plan_options {
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
     tl_choices choices; /* tally/choices.h; what changes nothing for the model is said among the assumptions */
-    bool
-        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
-    bool offload;         /* tl_net_offload; without recompute full or every:K it changes nothing */
-    bool hold_logits;     /* tl_train_options */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     /* tally/engine.h: what is held beside tensors, and whose choices those are; NULL: tally */
     const struct tl_engine *engine;
@@ -228,6 +224,10 @@ tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis,
 tl_status tl_plan_count(const tl_model *model, tl_parameter_count *count, tl_error *error) TL_MUST_CHECK;
 tl_status tl_plan_count_parameters(const tl_model *model, tl_u128 *total, tl_error *error) TL_MUST_CHECK;
 
+/* "its tensors hold 74,496 values, not these 74,240": where the file that described the model (GGUF) holds more or fewer than
+ * that model has parameters. False: it does not, or it came without tensors. */
+bool tl_plan_file_differs(const tl_model *model, const tl_parameter_count *count, char text[160]);
+
 /* Bytes of device memory: label, the memory itself, and what is left beside the engine's device context and workspaces (NULL:
  * tally's). 0 where unknown. */
 void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, const struct tl_engine *engine,
@@ -235,6 +235,8 @@ void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, cons
 /* Dense peak of the devices for a precision, with its source as text; 0 unknown. */
 double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, tl_precision precision, char *source,
                          size_t size);
+/* The source of a peak given by hand, as text: it says where that is the 2:4-sparse figure of the device. `devices` may be NULL. */
+void tl_plan_peak_by_hand(const tl_devices *devices, tl_precision precision, double peak, char *source, size_t size);
 
 /* Bytes that training keeps for TL_PLAN_BLOCK parameters, by category, read off the tensors of a linear layer after two steps
  * on meta with the precision and optimizer: param + grad + master + optim. A block, since the scales of 8-bit states are no
@@ -242,6 +244,9 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
 #define TL_PLAN_BLOCK TL_OPTIM_8BIT_BLOCK
 tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options *optimizer,
                               int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
+/* The same where gradients are summed in buffers of their own format (tally/choices.h). */
+tl_status tl_plan_block_bytes_kept(tl_precision precision, const tl_optimizer_options *optimizer, tl_grads_code grads,
+                                   int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) TL_MUST_CHECK;
 
 /* A context that ran one plan's two steps, for explain: with formulas. Free with tl_plan_run_free. */
 typedef struct tl_plan_run {

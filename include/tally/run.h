@@ -12,7 +12,8 @@ extern "C" {
 
 typedef struct tl_run_file tl_run_file;
 
-/* One JSON object of at most 16 MiB; the same care and the same messages as for a config.json. NULL with *error filled. */
+/* One JSON object of at most 16 MiB; the same care and the same messages as for a config.json, though a number that is none
+ * (NaN, Infinity) or beyond what a double holds is refused. NULL with *error filled. */
 tl_run_file *tl_run_file_read(const char *path, tl_error *error);
 /* The same of a text in memory, which is changed; `name` is for messages. */
 tl_run_file *tl_run_file_parse(char *text, size_t length, const char *name, tl_error *error);
@@ -29,6 +30,8 @@ typedef enum tl_run_value {
 tl_run_value tl_run_file_kind(const tl_run_file *file, const char *path);
 /* A number, or 1 or 0 for true and false; whole numbers beyond 64 bits to 15 digits. NaN where it is neither. */
 double tl_run_file_number(const tl_run_file *file, const char *path);
+/* A whole number of the file, digit by digit: false where it is none, has a point or an exponent, or is 2^128 and more. */
+bool tl_run_file_whole(const tl_run_file *file, const char *path, tl_u128 *magnitude, bool *negative);
 
 /* There and not null. */
 bool tl_run_file_has(const tl_run_file *file, const char *path);

@@ -26,11 +26,6 @@ typedef struct tl_train_options {
     bool loss_scaling;  /* dynamic loss scaling: tl_loss_scaler */
     bool fp8;           /* linear layers of blocks in emulated float8: tl_net_use_fp8 */
     tl_choices choices; /* how the model is run, gradients kept and parameters stepped (tally/choices.h) */
-    bool
-        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
-    bool offload; /* tl_net_offload; without recompute full or every:K it changes nothing */
-    bool
-        hold_logits; /* the f32 logits of loss full-fp32 live until the next forward, as in a loop that has them in a variable */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     int prefetch;         /* steps whose batches a reader holds ready: their buffers are the trainer's; 0: none */
 } tl_train_options;

@@ -4,7 +4,8 @@
  * On the way, what is published in another form than the net has it takes that form: GPT-2's four weights of each layer that are
  * [in, out] (Conv1D: attn.c_attn, attn.c_proj, mlp.c_fc, mlp.c_proj) are transposed; experts published one by one are slices of
  * one parameter; a matrix in F8_E4M3 with a weight_scale_inv beside it is multiplied by its scale of each 128 × 128 block
- * (DeepSeek-AI 2024, arXiv 2412.19437, section 3.3.2).
+ * (DeepSeek-AI 2024, arXiv 2412.19437, section 3.3.2); gpt_oss's experts in MXFP4 (NAME_blocks and NAME_scales; OCP Microscaling
+ * Formats 1.0), whose values f32 and bf16 hold as they are. What is written is never packed: a net has values, not codes.
  *
  * Names may start otherwise than the family's own: a decoder alone ("h.0.…", "decoder.layers.…"), or the text part of a model of
  * text and pictures ("language_model.model.…", "model.language_model.…"). Left out by name, counted and said are:
@@ -12,8 +13,9 @@
  *                 attention.bias), OPT's version
  *   a head        that repeats the tied embedding bit for bit; another is an error
  *   other parts   of such a model: vision_tower.…, multi_modal_projector.…, audio_tower.… and their kin
+ *   shared keys   and values, with their norms, of Gemma 4's layers that read an earlier layer's
  *   prediction    DeepSeek-V3's layers beyond the last, for multi-token prediction: those that hold an eh_proj
- * Refused by name: MXFP4, GPTQ, AWQ, bitsandbytes, compressed-tensors, and fp8 with scales of another form.
+ * Refused by name: GPTQ, AWQ, bitsandbytes, compressed-tensors, and fp8 with scales of another form.
  *
  * Values in another format than the net's are converted, rounded to nearest even, counted and said; a value that would
  * become infinite is an error, as are integers. Beyond the net one block is held, of 1 MiB or the largest parameter where that is
@@ -55,7 +57,18 @@ void tl_weights_close(tl_weights_files *files); /* NULL allowed */
 int64_t tl_weights_file_count(const tl_weights_files *files);
 const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t index);
 const char *tl_weights_file_name(const tl_weights_files *files, int64_t index); /* NULL: there is no index */
-const char *tl_weights_files_note(const tl_weights_files *files);               /* strays, by name; "" for none */
+/* Whether a tensor that file `index` holds is one of the model's: the index, where there is one, says that it lies there. */
+bool tl_weights_file_counts(const tl_weights_files *files, int64_t index, const char *name);
+/* Strays by name, and a total in the index that is not its tensors'; "" for none. */
+const char *tl_weights_files_note(const tl_weights_files *files);
+
+/* What the published files of a model take, as its config.json says they hold it (tl_model.stored): bytes of all values and scales,
+ * and of them those of the packed format. The rest is taken to be in bf16, DeepSeek-V3's bias of choice in f32; layers for
+ * multi-token prediction and other parts of the model are left out. `packed` counts parameters. */
+typedef struct tl_weights_stored {
+    int64_t bytes, packed, packed_bytes;
+} tl_weights_stored;
+tl_status tl_weights_stored_bytes(const tl_model *model, tl_weights_stored *stored, tl_error *error) TL_MUST_CHECK;
 
 /* Whether a tensor of that name scales another ("….weight_scale_inv"): its format is not the weights'. */
 bool tl_weights_is_scale(const char *name);

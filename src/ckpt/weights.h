@@ -8,6 +8,8 @@
 #include "tally/weights.h"
 
 #define TL_WEIGHTS_FILE "model.safetensors"
+/* The prefix of the names of Phi's very first form, where blocks are counted from 1 (weights_names.c). */
+#define TL_WEIGHTS_SEQUENTIAL "layers."
 #define TL_WEIGHTS_INDEX "model.safetensors.index.json"
 enum { TL_WEIGHTS_PATH = 4096, TL_WEIGHTS_NAME = 512 };
 
@@ -40,8 +42,9 @@ typedef enum tl_weights_kind {
     TL_WEIGHTS_BUFFER,     /* a mask or a table of angles */
     TL_WEIGHTS_OTHER_PART, /* of a model of text and pictures or sound */
     TL_WEIGHTS_PREDICTION, /* a layer beyond the last, for multi-token prediction: if it holds such a layer's eh_proj */
-    TL_WEIGHTS_FP8_SCALE,  /* of an fp8 tensor, by blocks of 128 × 128 */
-    TL_WEIGHTS_QUANTIZED   /* of a format that is not read; named in *format */
+    TL_WEIGHTS_SHARED, /* keys and values, with their norms, of a layer that reads another's: published, never read */
+    TL_WEIGHTS_FP8_SCALE, /* of an fp8 tensor, by blocks of 128 × 128 */
+    TL_WEIGHTS_QUANTIZED  /* of a format that is not read; named in *format */
 } tl_weights_kind;
 tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, const char *whole, const char **format);
 
@@ -58,11 +61,24 @@ void tl_weights_gather(const void *src, int64_t src_row, void *dst, int64_t rows
 /* DeepSeek's fp8: a scale for each block of so many rows and columns (DeepSeek-AI 2024, arXiv 2412.19437, section 3.3.2). */
 enum { TL_WEIGHTS_FP8_BLOCK = 128 };
 
+/* MXFP4 (OCP Microscaling Formats 1.0, sections 5.2 to 6.3): values of 4 bits, E2M1, and a power of two for 32 of them, E8M0. As
+ * gpt_oss is published: NAME_blocks u8 [E, out, in/32, 16], of two values in a byte the lower four bits first, and NAME_scales u8
+ * [E, out, in/32]. A net has [E, in, out]. */
+enum { TL_WEIGHTS_MX_BLOCK = 32 };
+bool tl_weights_is_mx(const tl_safetensors_tensor *tensor); /* such blocks, by name and format */
+/* The name of the blocks of a parameter, and of the scales of blocks; NULL where it is too long. */
+const char *tl_weights_mx_blocks(const char *name, char out[TL_WEIGHTS_NAME]);
+const char *tl_weights_mx_scales(const char *blocks, char out[TL_WEIGHTS_NAME]);
+/* Whether blocks and scales are those of the part. */
+bool tl_weights_mx_fits(const tl_weights_part *part, const tl_safetensors_tensor *blocks,
+                        const tl_safetensors_tensor *scales);
+
 /* A tensor on its way from its file to where its values go. */
 typedef struct tl_weights_passage {
     const char *from; /* for messages */
     const tl_safetensors *file, *scale_file;
-    const tl_safetensors_tensor *tensor, *scale; /* scale NULL: none. With one, the tensor is a matrix in F8_E4M3 */
+    const tl_safetensors_tensor *tensor,
+        *scale; /* scale NULL: none. With one, a matrix in F8_E4M3, or MXFP4's blocks */
     char *data;
     tl_dtype to;
     bool turned;
@@ -70,6 +86,8 @@ typedef struct tl_weights_passage {
     int64_t half;
 } tl_weights_passage;
 
+tl_status tl_weights_read_mx(const tl_weights_passage *way, tl_error *error);
+tl_status tl_weights_fail_infinite(const tl_weights_passage *way, tl_error *error);
 tl_status tl_weights_read_tensor(const tl_weights_passage *way, tl_error *error);
 
 /* The files of a model: one, or those an index names. */

@@ -56,10 +56,33 @@ static bool is_of(const char *name, const char *module) {
     return module && starts_with(name, module) && name[strlen(module)] == '.';
 }
 
+/* The form before phi-msft's (microsoft/phi-1_5's first files, modeling_mixformer_sequential.py): one list, layers.0 the tokens,
+ * layers.1 the first block, and behind the last block the norm and the head. */
+static bool is_sequential(const tl_model *model, const char *prefix) {
+    return model->family == TL_FAMILY_PHI_MSFT && strcmp(prefix, TL_WEIGHTS_SEQUENTIAL) == 0;
+}
+
+static void sequential_name(const tl_model *model, const char *name, char whole[TL_WEIGHTS_NAME]) {
+    char *rest = NULL;
+    if (starts_with(name, "transformer.embd."))
+        snprintf(whole, TL_WEIGHTS_NAME, "layers.0.%s", name + strlen("transformer.embd."));
+    else if (starts_with(name, "lm_head."))
+        snprintf(whole, TL_WEIGHTS_NAME, "layers.%lld.%s", (long long)model->layers + 1, name + strlen("lm_head."));
+    else if (starts_with(name, "transformer.h.")) {
+        long long layer = strtoll(name + strlen("transformer.h."), &rest, 10);
+        snprintf(whole, TL_WEIGHTS_NAME, "layers.%lld%s", layer + 1, rest);
+    } else
+        snprintf(whole, TL_WEIGHTS_NAME, "%s", name);
+}
+
 const char *tl_weights_whole_name(const tl_model *model, const char *prefix, const char *name,
                                   char whole[TL_WEIGHTS_NAME]) {
     static const char text[] = "language_model.";
     const tl_names *names = tl_names_of(model);
+    if (is_sequential(model, prefix)) {
+        sequential_name(model, name, whole);
+        return whole;
+    }
     /* The head stands beside the decoder, not in it; where the whole text model is a part, it is in that part. */
     if (is_of(name, names->head))
         snprintf(whole, TL_WEIGHTS_NAME, "%s%s", starts_with(prefix, text) ? text : "", name);
@@ -77,7 +100,10 @@ const char *tl_weights_head_name(const tl_model *model, const char *prefix, char
 }
 
 const char *tl_weights_table_name(const tl_model *model, const char *prefix, char whole[TL_WEIGHTS_NAME]) {
-    snprintf(whole, TL_WEIGHTS_NAME, "%s%s.weight", prefix, tl_names_of(model)->tokens);
+    if (is_sequential(model, prefix))
+        snprintf(whole, TL_WEIGHTS_NAME, "%s0.wte.weight", prefix);
+    else
+        snprintf(whole, TL_WEIGHTS_NAME, "%s%s.weight", prefix, tl_names_of(model)->tokens);
     return whole;
 }
 
@@ -122,6 +148,23 @@ static bool is_beyond(const tl_model *model, const char *name) {
     return *end == '.' && layer >= model->layers;
 }
 
+/* Gemma 4's checkpoints hold keys and values of every layer (transformers' Gemma4TextModel ignores them on loading). */
+static bool is_shared(const tl_model *model, const char *name) {
+    const tl_names *n = tl_names_of(model);
+    const char *const parts[] = {n->k, n->v, n->k_norm};
+    char *end = NULL;
+    if (!is_of(name, n->layers) || name[strlen(n->layers) + 1] < '0' || name[strlen(n->layers) + 1] > '9')
+        return false;
+    long long layer = strtoll(name + strlen(n->layers) + 1, &end, 10);
+    if (*end != '.' || layer >= model->layers || tl_model_kv_source(model, layer) == layer ||
+        !is_of(end + 1, n->attention))
+        return false;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (is_of(end + 1 + strlen(n->attention) + 1, parts[i]))
+            return true;
+    return false;
+}
+
 tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, const char *whole, const char **format) {
     static const struct {
         const char *end, *format;
@@ -144,6 +187,8 @@ tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, co
         return TL_WEIGHTS_BUFFER;
     if (inside && model->family == TL_FAMILY_DEEPSEEK_V3 && is_beyond(model, name))
         return TL_WEIGHTS_PREDICTION;
+    if (inside && is_shared(model, name))
+        return TL_WEIGHTS_SHARED;
     if (tl_weights_is_scale(name))
         return TL_WEIGHTS_FP8_SCALE;
     for (size_t i = 0; i < sizeof quantized / sizeof quantized[0]; i++)

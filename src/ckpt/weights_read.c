@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/nearest.h"
+#include "nn/names.h"
 #include "optim/transfer.h"
 #include "tally/ckpt.h"
 #include "tally/lora.h"
@@ -31,8 +32,8 @@ typedef struct loading {
     bool *used; /* of the source's tensors */
     tl_weights_report *report;
     names missing;
-    int64_t scaled; /* tensors of fp8 with scales */
-    char *block;    /* of tl_transfer_weights: the file's bytes in its first half, converted values in the other */
+    int64_t scaled, mx; /* tensors of fp8 with scales, and of MXFP4 */
+    char *block;        /* of tl_transfer_weights: the file's bytes in its first half, converted values in the other */
     int64_t half;
     bool checkpoint; /* of a plain run: "model.NAME", each parameter whole, states beside it */
     tl_error *error;
@@ -70,14 +71,20 @@ static const char *name_of(const loading *l, const tl_weights_part *part, char w
 }
 
 static const tl_safetensors_tensor *find(const loading *l, const tl_weights_part *part, const tl_safetensors **file) {
-    char whole[TL_WEIGHTS_NAME];
-    return tl_weights_source_find(&l->source, name_of(l, part, whole), file);
+    char whole[TL_WEIGHTS_NAME], blocks[TL_WEIGHTS_NAME];
+    const tl_safetensors_tensor *t = tl_weights_source_find(&l->source, name_of(l, part, whole), file);
+    if (t || l->checkpoint || !tl_weights_mx_blocks(whole, blocks))
+        return t;
+    t = tl_weights_source_find(&l->source, blocks, file);
+    return t && tl_weights_is_mx(t) ? t : NULL;
 }
 
-/* DeepSeek's fp8: a scale for each block of 128 × 128, beside the tensor. NULL: it has none. */
+/* DeepSeek's fp8: a scale for each block of 128 × 128, beside the tensor; MXFP4's scales. NULL: it has none. */
 static const tl_safetensors_tensor *find_scale(const loading *l, const tl_safetensors_tensor *t,
                                                const tl_safetensors **file) {
     char name[TL_WEIGHTS_NAME];
+    if (tl_weights_is_mx(t))
+        return tl_weights_mx_scales(t->name, name) ? tl_weights_source_find(&l->source, name, file) : NULL;
     if (t->dtype != TL_F8E4M3 || snprintf(name, sizeof name, "%s_scale_inv", t->name) >= (int)sizeof name)
         return NULL;
     return tl_weights_source_find(&l->source, name, file);
@@ -93,7 +100,8 @@ static void find_prefix(loading *l) {
                                          "model.decoder.",
                                          "language_model.model.",
                                          "model.language_model.",
-                                         "language_model."};
+                                         "language_model.",
+                                         TL_WEIGHTS_SEQUENTIAL};
     char whole[TL_WEIGHTS_NAME];
     const char *own = tl_weights_own_prefix(l->model);
     l->prefix = own;
@@ -125,20 +133,20 @@ static const char *end_names(names *n) {
 }
 
 static tl_status mark_part(loading *l, const tl_parameter *p, const tl_weights_part *part) {
-    char whole[TL_WEIGHTS_NAME];
+    char whole[TL_WEIGHTS_NAME], scales[TL_WEIGHTS_NAME];
     const tl_safetensors *file;
-    int64_t index = tl_weights_source_index(&l->source, name_of(l, part, whole));
+    const tl_safetensors_tensor *t = find(l, part, &file), *scale = t ? find_scale(l, t, &file) : NULL;
     (void)p;
     l->parts++;
-    if (index < 0) {
-        add_name(&l->missing, whole);
+    if (!t) {
+        add_name(&l->missing, name_of(l, part, whole));
         return TL_OK;
     }
-    l->used[index] = true;
-    const tl_safetensors_tensor *t = tl_weights_source_find(&l->source, whole, &file);
-    const tl_safetensors_tensor *scale = t ? find_scale(l, t, &file) : NULL;
+    l->used[tl_weights_source_index(&l->source, t->name)] = true;
     if (scale)
         l->used[tl_weights_source_index(&l->source, scale->name)] = true;
+    else if (tl_weights_is_mx(t) && tl_weights_mx_scales(t->name, scales))
+        add_name(&l->missing, scales);
     return TL_OK;
 }
 
@@ -149,7 +157,7 @@ static tl_status fail_missing(loading *l) {
     if (l->missing.count == 1 && strcmp(l->missing.text, "lm_head.weight") == 0)
         hint = "; without a head of its own a model has \"tie_word_embeddings\": true in its config.json";
     else if (tl_weights_source_index(&l->source, "transformer.embd.wte.weight") >= 0)
-        hint = "; these are the names of Phi's first form (phi-msft): files of model_type phi would work";
+        hint = "; these are the names of Phi's first form: a config.json of model_type phi-msft would work";
     return tl_fail(l->error, TL_ERR_SHAPE, "%s lacks %lld of this model's %lld tensors: %s%s", l->source.name,
                    (long long)l->missing.count, (long long)l->parts, end_names(&l->missing), hint);
 }
@@ -163,8 +171,10 @@ static bool predicts(const loading *l, const char *whole) {
 }
 
 static void note_ignored(loading *l, names kinds[KINDS]) {
-    static const char *const what[KINDS] = {
-        [TL_WEIGHTS_OTHER_PART] = "of other parts of the model", [TL_WEIGHTS_PREDICTION] = "of multi-token prediction"};
+    static const char *const what[KINDS] = {[TL_WEIGHTS_OTHER_PART] = "of other parts of the model",
+                                            [TL_WEIGHTS_PREDICTION] = "of multi-token prediction",
+                                            [TL_WEIGHTS_SHARED] =
+                                                "of layers that read the keys and values of earlier ones"};
     if (kinds[TL_WEIGHTS_BUFFER].count)
         tl_weights_note(l->report, "ignored, being no parameters: %s", end_names(&kinds[TL_WEIGHTS_BUFFER]));
     l->report->ignored += kinds[TL_WEIGHTS_BUFFER].count;
@@ -197,11 +207,10 @@ static tl_status check_others(loading *l) {
     }
     /* What is missing is often there, in such a format. */
     if (kinds[TL_WEIGHTS_QUANTIZED].count)
-        return tl_fail(
-            l->error, TL_ERR_UNSUPPORTED,
-            "%s holds weights in %s, which is not read (%s): the model's files in bf16 or f16, or in fp8 with "
-            "weight_scale_inv, would work",
-            l->source.name, format, end_names(&kinds[TL_WEIGHTS_QUANTIZED]));
+        return tl_fail(l->error, TL_ERR_UNSUPPORTED,
+                       "%s holds weights in %s, which is not read (%s): the model's files in bf16 or f16, in fp8 with "
+                       "weight_scale_inv, or with gpt_oss's experts in MXFP4, would work",
+                       l->source.name, format, end_names(&kinds[TL_WEIGHTS_QUANTIZED]));
     tl_status status = fail_missing(l);
     if (status != TL_OK)
         return status;
@@ -234,12 +243,27 @@ static tl_status check_scale(const loading *l, const tl_safetensors_tensor *t, b
     return TL_OK;
 }
 
+static tl_status check_mx(const loading *l, const tl_weights_part *part, const tl_safetensors_tensor *t) {
+    const tl_safetensors *file;
+    char name[128];
+    if (tl_names_of(l->model)->expert_gate_up && !tl_names_of(l->model)->fused_rows &&
+        tl_weights_mx_fits(part, t, find_scale(l, t, &file)))
+        return TL_OK;
+    tl_quotable(t->name, strlen(t->name), name, sizeof name);
+    return tl_fail(l->error, TL_ERR_SHAPE,
+                   "%s holds %s, which with its scales is not MXFP4 of a parameter [experts, in, out] of this model: "
+                   "blocks [experts, out, in/%d, %d] and scales [experts, out, in/%d] in U8 would be",
+                   l->source.name, name, TL_WEIGHTS_MX_BLOCK, TL_WEIGHTS_MX_BLOCK / 2, TL_WEIGHTS_MX_BLOCK);
+}
+
 static tl_status check_part(loading *l, const tl_parameter *p, const tl_weights_part *part) {
     const tl_safetensors *file;
     const tl_safetensors_tensor *t = find(l, part, &file);
     bool same = t->ndim == part->ndim;
     char have[160] = "[", want[160] = "[", name[128];
     (void)p;
+    if (tl_weights_is_mx(t))
+        return check_mx(l, part, t);
     for (int64_t i = 0; i < t->ndim && i < TL_MAX_NDIM; i++)
         snprintf(have + strlen(have), sizeof have - strlen(have), "%s%lld", i ? ", " : "", (long long)t->dim[i]);
     for (int i = 0; i < part->ndim; i++) {
@@ -272,8 +296,9 @@ static tl_status read_part(loading *l, const tl_parameter *p, const tl_weights_p
     l->report->bytes += t->bytes + (way.scale ? way.scale->bytes : 0);
     l->report->formats[t->dtype]++;
     l->report->converted += t->dtype != way.to;
-    l->report->transposed += way.turned;
-    l->scaled += way.scale != NULL;
+    l->report->transposed += way.turned || tl_weights_is_mx(t);
+    l->mx += tl_weights_is_mx(t);
+    l->scaled += way.scale != NULL && !tl_weights_is_mx(t);
     return status;
 }
 
@@ -347,7 +372,7 @@ static void note_formats(const loading *l) {
     for (int d = 0; d < TL_DTYPE_COUNT; d++)
         if (r->formats[d] && d != (int)to)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld tensors of %s", text[0] ? " and " : "",
-                     (long long)r->formats[d], tl_dtype_name((tl_dtype)d));
+                     (long long)r->formats[d], d == TL_U8 ? "MXFP4" : tl_dtype_name((tl_dtype)d));
     tl_weights_note(r, "converted to %s: %s", tl_dtype_name(to), text);
     if (l->scaled)
         tl_weights_note(r, "%lld of them times their weight_scale_inv", (long long)l->scaled);

@@ -118,11 +118,14 @@ static void note_strays(const tl_weights_source *s, const char *folder, tl_weigh
         for (int64_t i = 0; i < tl_safetensors_count(s->files[f]); i++) {
             const char *name = tl_safetensors_at(s->files[f], i)->name;
             const tl_header_pair key = {name, NULL}, *at_key = &key;
-            if (bsearch(&at_key, s->sorted, (size_t)s->map.count, sizeof *s->sorted, by_tensor))
+            const tl_header_pair *const *found =
+                bsearch(&at_key, s->sorted, (size_t)s->map.count, sizeof *s->sorted, by_tensor);
+            if (found && s->file_of[*found - s->map.pairs] == f)
                 continue;
             if (report->ignored++ == 0)
-                tl_weights_note(report, "a shard holds %s, which the index does not name: ignored",
-                                tl_quotable(name, strlen(name), quoted, sizeof quoted));
+                tl_weights_note(report, "a shard holds %s, which the index %s: ignored",
+                                tl_quotable(name, strlen(name), quoted, sizeof quoted),
+                                found ? "says lies in another" : "does not name");
         }
 }
 
@@ -220,14 +223,26 @@ struct tl_weights_files {
     tl_weights_report report;
 };
 
+static void check_total(tl_weights_files *files) {
+    const tl_weights_source *s = &files->source;
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < s->map.count; i++)
+        bytes += tl_safetensors_find(s->files[s->file_of[i]], s->map.pairs[i].key)->bytes;
+    if (s->sorted && s->map.total_bytes >= 0 && s->map.total_bytes != bytes)
+        tl_weights_note(&files->report, "the index says total_size %lld, its tensors hold %lld bytes",
+                        (long long)s->map.total_bytes, (long long)bytes);
+}
+
 tl_weights_files *tl_weights_open(const char *path, tl_error *error) {
     tl_weights_files *files = calloc(1, sizeof *files);
     if (!files) {
         tl_fail(error, TL_ERR_MEMORY, "no memory to open a model's files");
         return NULL;
     }
-    if (tl_weights_source_open(&files->source, path, &files->report, error) == TL_OK)
+    if (tl_weights_source_open(&files->source, path, &files->report, error) == TL_OK) {
+        check_total(files);
         return files;
+    }
     free(files);
     return NULL;
 }
@@ -246,6 +261,12 @@ const tl_safetensors *tl_weights_file(const tl_weights_files *files, int64_t ind
 
 const char *tl_weights_file_name(const tl_weights_files *files, int64_t index) {
     return files->source.names && index >= 0 && index < files->source.count ? files->source.names[index] : NULL;
+}
+
+bool tl_weights_file_counts(const tl_weights_files *files, int64_t index, const char *name) {
+    const tl_weights_source *s = &files->source;
+    int64_t pair = tl_weights_source_index(s, name);
+    return pair >= 0 && (!s->sorted || s->file_of[pair] == index);
 }
 
 const char *tl_weights_files_note(const tl_weights_files *files) { return files->report.note; }

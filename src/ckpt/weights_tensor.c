@@ -6,7 +6,7 @@
 
 #include "base/nearest.h"
 
-static tl_status fail_infinite(const tl_weights_passage *way, tl_error *error) {
+tl_status tl_weights_fail_infinite(const tl_weights_passage *way, tl_error *error) {
     const char *name = way->tensor->name;
     char quoted[128];
     return tl_fail(error, TL_ERR_DTYPE, "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it",
@@ -30,7 +30,7 @@ static tl_status read_piece(const tl_weights_passage *way, const piece *at, int6
     if (status != TL_OK)
         return status;
     if (!tl_weights_convert(way->block, t->dtype, out, way->to, n))
-        return fail_infinite(way, error);
+        return tl_weights_fail_infinite(way, error);
     if (way->turned)
         tl_weights_scatter(out, at->rows, at->columns, way->data + (at->column * all + at->row) * to_bytes, all,
                            to_bytes);
@@ -79,7 +79,7 @@ static tl_status read_scaled_piece(const tl_weights_passage *way, const piece *a
             finite = finite && (!isinf(*value) || isinf(before));
         }
     finite = tl_weights_convert(wide, TL_F32, way->data + first * tl_dtype_bytes(way->to), way->to, n) && finite;
-    return finite ? TL_OK : fail_infinite(way, error);
+    return finite ? TL_OK : tl_weights_fail_infinite(way, error);
 }
 
 static tl_status read_scaled(const tl_weights_passage *way, tl_error *error) {
@@ -101,7 +101,7 @@ static tl_status read_scaled(const tl_weights_passage *way, tl_error *error) {
 
 tl_status tl_weights_read_tensor(const tl_weights_passage *way, tl_error *error) {
     if (way->scale)
-        return read_scaled(way, error);
+        return (tl_weights_is_mx(way->tensor) ? tl_weights_read_mx : read_scaled)(way, error);
     if (way->tensor->dtype == way->to && !way->turned)
         return tl_safetensors_read(way->file, way->tensor, 0, way->data, way->tensor->bytes, error);
     return read_converted(way, error);

@@ -69,7 +69,7 @@ void tl_config_phi(tl_config_reader *r) {
 
 void tl_config_phi_msft(tl_config_reader *r) {
     tl_model *m = r->model;
-    tl_model_start(m, TL_FAMILY_PHI);
+    tl_model_start(m, TL_FAMILY_PHI_MSFT);
     read_gpt_sizes(r, 24, 2048, 32, 51200);
     if (r->status != TL_OK)
         return;
@@ -159,9 +159,24 @@ void tl_config_opt(tl_config_reader *r) {
     layer_norm(r, NULL, "init_std"); /* nn.LayerNorm's own epsilon */
     read_opt_norms(r);
     gpt_dropout(r, NULL, "attention_dropout", "dropout");
+    if (!tl_config_has(r, "dropout"))
+        m->dropout_residual = tl_config_real_or(r, "dropout", 0, TL_CONFIG_MOST_DROPOUT, 0.1);
     refuse_dropout(r, "activation_dropout");
     refuse_dropout(r, "layerdrop");
     m->tied = tl_config_flag_or(r, "tie_word_embeddings", true);
+}
+
+/* 4·D in transformers' BloomMLP; n_inner, which some files have, says nothing there. */
+static void read_bloom_ff(tl_config_reader *r) {
+    tl_model *m = r->model;
+    if (r->status != TL_OK)
+        return;
+    if (!tl_mul_i64(4, m->width, &m->ff))
+        tl_config_fail(r, TL_ERR_OVERFLOW, NULL, "the width %lld is so large that 4·D is beyond 64 bits",
+                       (long long)m->width);
+    tl_config_set_source(&m->source_ff, "4·D in bloom");
+    if (r->status == TL_OK && tl_config_has(r, "n_inner") && tl_config_size(r, "n_inner") != m->ff)
+        tl_config_ignore(r, "n_inner: BLOOM's MLP is 4·D = %lld wide whatever it says", (long long)m->ff);
 }
 
 void tl_config_bloom(tl_config_reader *r) {
@@ -176,7 +191,7 @@ void tl_config_bloom(tl_config_reader *r) {
     /* ALiBi sets no limit; files name the length of training. */
     read_context(r, "seq_length", 2048);
     tl_config_plain_heads(r, "n_head", "hidden_size");
-    tl_config_ff_or_4d(r, "n_inner");
+    read_bloom_ff(r);
     tl_config_only(r, "apply_residual_connection_post_layernorm", false,
                    "residuals taken after the norm are another model");
     layer_norm(r, "layer_norm_epsilon", "initializer_range");
@@ -220,6 +235,7 @@ static void read_falcon_place(tl_config_reader *r, bool fresh) {
 }
 
 void tl_config_falcon(tl_config_reader *r) {
+    static const char *const of_rotary[] = {"rope_theta", "rope_scaling", "rope_parameters"};
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_FALCON);
     m->layers = tl_config_required(r, "num_hidden_layers", "n_layer", 32, &m->source_layers);
@@ -240,10 +256,11 @@ void tl_config_falcon(tl_config_reader *r) {
     m->activation = tl_config_has(r, "activation") ? tl_config_activation_or(r, "activation", "gelu") : TL_GELU_ERF;
     if (tl_config_flag_or(r, "alibi", false)) {
         m->positions = TL_POSITIONS_ALIBI;
-        tl_config_not_computed(r, "falcon's ALiBi, which is divided by √K with the scores");
-    } else {
+        m->rope_theta = 0;
+        for (int i = 0; i < 3; i++)
+            (void)tl_config_has(r, of_rotary[i]); /* without effect */
+    } else
         tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
-    }
     layer_norm(r, "layer_norm_epsilon", "initializer_range");
     gpt_dropout(r, NULL, "attention_dropout", "hidden_dropout");
     m->tied = tl_config_flag_or(r, "tie_word_embeddings", true);
@@ -257,7 +274,7 @@ void tl_config_starcoder2(tl_config_reader *r) {
     tl_config_read_sizes(r, &(tl_config_sizes){30, 3072, 24, 12288, 49152, 4096});
     if (r->status != TL_OK)
         return;
-    tl_config_read_heads(r, 0, 0);
+    tl_config_read_heads(r, 0, 2);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
     m->activation = tl_config_activation_or(r, "hidden_act", "gelu_pytorch_tanh");
     m->attention_bias = m->mlp_bias = tl_config_flag_or(r, "use_bias", true);

@@ -10,8 +10,10 @@ void tl_config_phi3(tl_config_reader *r) {
     if (r->status != TL_OK)
         return;
     tl_config_read_heads(r, 0, 0);
-    tl_config_read_rope(r, &(tl_config_rope){.theta = 10000, .partial_key = "partial_rotary_factor", .partial = 1});
-    (void)tl_config_has(r, "original_max_position_embeddings"); /* of longrope, which changes angles alone */
+    tl_config_read_rope(
+        r, &(tl_config_rope){.theta = 10000, .partial_key = "partial_rotary_factor", .partial = 1, .original = 4096});
+    (void)tl_config_has(r,
+                        "original_max_position_embeddings"); /* of longrope, and without effect where there is none */
     tl_config_like_llama(r, 1e-5, false);
     tl_config_only(r, "attention_bias", false, "phi3's projections have no biases");
     m->dropout_embedding = tl_config_dropout_given(r, "embd_pdrop");

@@ -67,15 +67,24 @@ static void read_groups(tl_config_reader *r, const deepseek *d) {
 static void read_deepseek_experts(tl_config_reader *r, const deepseek *d) {
     tl_model *m = r->model;
     m->experts = tl_config_required(r, "n_routed_experts", NULL, d->experts, &m->source_experts);
-    m->experts_per_token = tl_config_size_or(r, "num_experts_per_tok", d->per_token);
+    tl_source source = {""};
+    m->experts_per_token = d->norm_top_k /* V2's class has no default */
+                               ? tl_config_size_or(r, "num_experts_per_tok", d->per_token)
+                               : tl_config_required(r, "num_experts_per_tok", NULL, d->per_token, &source);
     m->expert_ff = tl_config_required(r, "moe_intermediate_size", NULL, d->expert_ff, &m->source_expert_ff);
-    int64_t shared = tl_config_count_or(r, "n_shared_experts", d->shared);
+    int64_t shared =
+        tl_config_is_null(r, "n_shared_experts") ? 0 : tl_config_count_or(r, "n_shared_experts", d->shared);
     if (r->status == TL_OK && !tl_mul_i64(shared, m->expert_ff, &m->shared_ff))
         tl_config_fail(r, TL_ERR_OVERFLOW, "n_shared_experts", "times moe_intermediate_size is beyond 64 bits");
     tl_config_only_text(r, "scoring_func", d->scoring, "is built in");
     m->norm_top_k = tl_config_flag_or(r, "norm_topk_prob", d->norm_top_k);
     double scale = tl_config_real_or(r, "routed_scaling_factor", 0, 1e9, d->routed_scale);
     m->routed_scale = scale == 1 ? 0 : scale;
+    if (r->status == TL_OK && !d->norm_top_k && m->norm_top_k && scale != 1)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, "norm_topk_prob",
+                       "is true beside routed_scaling_factor %g: DeepSeek's own code leaves the factor out then, "
+                       "transformers the normalisation; a factor of 1 is one model in both",
+                       scale);
     read_groups(r, d);
     int64_t dense = tl_config_count_or(r, "first_k_dense_replace", d->first_dense);
     int64_t step = tl_config_has(r, "moe_layer_freq") ? tl_config_size(r, "moe_layer_freq") : 1;
@@ -160,7 +169,7 @@ void tl_config_gpt_oss(tl_config_reader *r) {
     tl_config_read_sizes(r, &(tl_config_sizes){36, 2880, 64, 2880, 201088, 131072});
     if (r->status != TL_OK)
         return;
-    tl_config_read_heads(r, 64, 0);
+    tl_config_read_heads(r, 64, 8);
     (void)tl_config_has(r, "initial_context_length"); /* yarn's original length once more */
     if (tl_config_has(r, "rope_scaling") || tl_config_has(r, "rope_parameters"))
         tl_config_read_rope(r, &(tl_config_rope){.theta = 150000});
@@ -215,13 +224,22 @@ static void read_llama4_layers(tl_config_reader *r) {
             tl_config_mark(m, i, TL_LAYER_EXPERTS);
 }
 
+/* The first published files say 4 for true. */
+static bool read_tuning(tl_config_reader *r) {
+    static const char key[] = "attn_temperature_tuning";
+    const json_t *value = json_object_get(r->object, key);
+    if (json_is_integer(value))
+        return tl_config_has(r, key) && tl_config_count(r, key) != 0;
+    return tl_config_flag_or(r, key, true);
+}
+
 void tl_config_llama4(tl_config_reader *r) {
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_LLAMA4);
     tl_config_read_sizes(r, &(tl_config_sizes){48, 5120, 40, 8192, 202048, 131072});
     if (r->status != TL_OK)
         return;
-    tl_config_read_heads(r, 128, 0);
+    tl_config_read_heads(r, 128, 8);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 500000});
     tl_config_like_llama(r, 1e-5, false);
     m->attention_bias = tl_config_flag_given(r, "attention_bias");
@@ -233,11 +251,10 @@ void tl_config_llama4(tl_config_reader *r) {
     m->experts = tl_config_required(r, "num_local_experts", NULL, 16, &m->source_experts);
     m->experts_per_token = tl_config_size_or(r, "num_experts_per_tok", 1);
     read_llama4_layers(r);
-    if (tl_config_flag_or(r, "attn_temperature_tuning", true)) {
+    if (read_tuning(r)) {
         m->temperature_scale = tl_config_real_or(r, "attn_scale", 0, 1e9, 0.1);
         m->temperature_floor = tl_config_real_or(r, "floor_scale", 1, 1e18, 8192);
     }
-    if (tl_config_has(r, "router_jitter_noise") && tl_config_real(r, "router_jitter_noise", 0, 1) != 0)
-        tl_config_ignore(r, "router_jitter_noise: no noise is added to the router here");
+    tl_config_read_router_noise(r);
     tl_config_read_router_loss(r, 0.001);
 }

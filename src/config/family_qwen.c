@@ -14,7 +14,7 @@ void tl_config_mistral(tl_config_reader *r) {
     tl_config_read_sizes(r, &(tl_config_sizes){32, 4096, 32, 14336, 32000, 131072});
     if (r->status != TL_OK)
         return;
-    tl_config_read_heads(r, 0, 0);
+    tl_config_read_heads(r, 0, 8);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
     tl_config_like_llama(r, 1e-6, false);
     /* Absent is the class's 4096; Mistral-7B v0.2 and up say null. */
@@ -37,12 +37,13 @@ void tl_config_mixtral(tl_config_reader *r) {
     tl_config_read_sizes(r, &(tl_config_sizes){32, 4096, 32, 14336, 32000, 131072});
     if (r->status != TL_OK)
         return;
-    tl_config_read_heads(r, 0, 0);
+    tl_config_read_heads(r, 0, 8);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 1e6});
     tl_config_like_llama(r, 1e-5, false);
     if (tl_config_read_window(r, "sliding_window", 0) && !tl_config_read_layer_types(r, TL_LAYER_WINDOW))
         all_layers(m, TL_LAYER_WINDOW);
     read_experts(r, "num_local_experts", 8, 2);
+    tl_config_read_router_noise(r);
     m->expert_ff = m->ff; /* no layer has another MLP */
     m->source_expert_ff = m->source_ff;
     all_layers(m, TL_LAYER_EXPERTS);
@@ -70,11 +71,12 @@ static void read_qwen_windows(tl_config_reader *r, windows which) {
             tl_config_mark(m, i, TL_LAYER_WINDOW);
 }
 
-static void read_qwen(tl_config_reader *r, const tl_config_sizes *standard, int64_t head_standard, windows which) {
+static void read_qwen(tl_config_reader *r, const tl_config_sizes *standard, int64_t head_standard, int64_t kv_standard,
+                      windows which) {
     tl_config_read_sizes(r, standard);
     if (r->status != TL_OK)
         return;
-    tl_config_read_heads(r, head_standard, 0);
+    tl_config_read_heads(r, head_standard, kv_standard);
     tl_config_read_rope(r, &(tl_config_rope){.theta = 10000});
     tl_config_like_llama(r, 1e-6, false);
     read_qwen_windows(r, which);
@@ -99,13 +101,13 @@ static void read_qwen_experts(tl_config_reader *r, int64_t experts, int64_t per_
 
 void tl_config_qwen2(tl_config_reader *r) {
     tl_model_start(r->model, TL_FAMILY_QWEN2);
-    read_qwen(r, &(tl_config_sizes){32, 4096, 32, 22016, 151936, 32768}, 0, FROM_MAX_WINDOW_LAYERS);
+    read_qwen(r, &(tl_config_sizes){32, 4096, 32, 22016, 151936, 32768}, 0, 32, FROM_MAX_WINDOW_LAYERS);
 }
 
 void tl_config_qwen2_moe(tl_config_reader *r) {
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_QWEN2_MOE);
-    read_qwen(r, &(tl_config_sizes){24, 2048, 16, 5632, 151936, 32768}, 0, ODD_BELOW_MAX_WINDOW_LAYERS);
+    read_qwen(r, &(tl_config_sizes){24, 2048, 16, 5632, 151936, 32768}, 0, 16, ODD_BELOW_MAX_WINDOW_LAYERS);
     m->qkv_bias = tl_config_has(r, "qkv_bias") ? tl_config_flag(r, "qkv_bias") : true;
     read_qwen_experts(r, 60, 4, 1408);
     m->shared_ff = tl_config_size_or(r, "shared_expert_intermediate_size", 5632);
@@ -114,14 +116,14 @@ void tl_config_qwen2_moe(tl_config_reader *r) {
 void tl_config_qwen3(tl_config_reader *r) {
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_QWEN3);
-    read_qwen(r, &(tl_config_sizes){32, 4096, 32, 22016, 151936, 32768}, 128, FROM_MAX_WINDOW_LAYERS);
+    read_qwen(r, &(tl_config_sizes){32, 4096, 32, 22016, 151936, 32768}, 128, 32, FROM_MAX_WINDOW_LAYERS);
     m->attention_bias = tl_config_flag_given(r, "attention_bias");
 }
 
 void tl_config_qwen3_moe(tl_config_reader *r) {
     tl_model *m = r->model;
     tl_model_start(m, TL_FAMILY_QWEN3_MOE);
-    read_qwen(r, &(tl_config_sizes){24, 2048, 32, 6144, 151936, 32768}, 128, ALL_LAYERS);
+    read_qwen(r, &(tl_config_sizes){24, 2048, 32, 6144, 151936, 32768}, 128, 4, ALL_LAYERS);
     m->attention_bias = tl_config_flag_given(r, "attention_bias");
     read_qwen_experts(r, 128, 8, 768);
 }

@@ -173,7 +173,15 @@ void tl_config_read_heads(tl_config_reader *r, int64_t head_standard, int64_t kv
     tl_model *m = r->model;
     if (tl_config_has(r, "num_key_value_heads") || (r->sizes_assumed && kv_standard != 0))
         m->kv_heads = tl_config_required(r, "num_key_value_heads", NULL, kv_standard, &m->source_kv_heads);
-    else {
+    else if (kv_standard != 0 && !tl_config_is_null(r, "num_key_value_heads")) {
+        m->kv_heads = tl_config_size_or(r, "num_key_value_heads", kv_standard);
+        tl_config_set_source(&m->source_kv_heads, "assumed by %s", r->family);
+        if (r->status == TL_OK && m->heads % kv_standard != 0)
+            tl_config_fail(r, TL_ERR_SHAPE, NULL,
+                           "\"num_key_value_heads\" is missing; %s's default is %lld, which does not divide "
+                           "num_attention_heads %lld: say the number, or null for one per head",
+                           r->family, (long long)kv_standard, (long long)m->heads);
+    } else {
         m->kv_heads = m->heads;
         tl_config_set_source(&m->source_kv_heads, "H assumed by %s", r->family);
         tl_config_assume(r, "num_key_value_heads absent: equal to heads, %lld, assumed from %s", (long long)m->heads,
@@ -240,6 +248,11 @@ void tl_config_like_llama(tl_config_reader *r, double epsilon, bool tied) {
     m->init_std = tl_config_real_or(r, "initializer_range", 0, 1e6, 0.02);
     m->dropout_attention = tl_config_dropout_given(r, "attention_dropout");
     m->tied = tl_config_flag_or(r, "tie_word_embeddings", tied);
+}
+
+void tl_config_read_router_noise(tl_config_reader *r) {
+    if (tl_config_has(r, "router_jitter_noise") && tl_config_real(r, "router_jitter_noise", 0, 1) != 0)
+        tl_config_ignore(r, "router_jitter_noise: no noise is added to the router here");
 }
 
 void tl_config_read_router_loss(tl_config_reader *r, double standard) {

@@ -31,8 +31,8 @@ typedef struct tl_config_sizes {
     int64_t layers, width, heads, ff, vocab, context;
 } tl_config_sizes;
 void tl_config_read_sizes(tl_config_reader *r, const tl_config_sizes *standard);
-/* num_key_value_heads and head_dim. head_standard 0: head_dim absent is D/H; else head_dim must be there. kv_standard: where
- * r->sizes_assumed; else absent means as many as heads. */
+/* num_key_value_heads and head_dim. head_standard 0: head_dim absent is D/H; else head_dim must be there. kv_standard: what
+ * num_key_value_heads is where it is absent; 0, or null in the file: as many as heads. */
 void tl_config_read_heads(tl_config_reader *r, int64_t head_standard, int64_t kv_standard);
 /* As many key/value heads as heads, of D/H. */
 void tl_config_plain_heads(tl_config_reader *r, const char *heads_key, const char *width_key);
@@ -43,6 +43,9 @@ void tl_config_like_llama(tl_config_reader *r, double epsilon, bool tied);
 /* The loss that keeps experts busy, which is added only where the router's logits are asked for. */
 void tl_config_read_router_loss(tl_config_reader *r, double standard);
 
+/* Noise that training adds to the router's input; named where there is some. */
+void tl_config_read_router_noise(tl_config_reader *r);
+
 /* ---- config/rope.c ---- */
 typedef struct tl_config_rope {
     double theta;            /* the family's default */
@@ -51,7 +54,9 @@ typedef struct tl_config_rope {
     double partial;          /* the family's default share */
     double local_theta;      /* of window layers; 0: the same angles in all layers */
     const char *local_key;
-    bool spread; /* "proportional" is built in: the share is of a global head, whose first pairs turn (Gemma 4) */
+    int64_t original; /* longrope's original context where no key says it; 0: the context */
+    bool
+        spread; /* "proportional" of a part is built in: the share is of a global head, whose first pairs turn (Gemma 4) */
 } tl_config_rope;
 void tl_config_read_rope(tl_config_reader *r, const tl_config_rope *how);
 

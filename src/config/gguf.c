@@ -184,8 +184,6 @@ static void take_numbers(cursor *c, tl_gguf_pair *p, tl_gguf_type type, int64_t 
             number[i] = (double)narrow;
         } else if (type == TL_GGUF_F64)
             memcpy(&number[i], &raw, sizeof raw);
-        else if (type == TL_GGUF_U64)
-            integer[i] = raw > (uint64_t)INT64_MAX ? INT64_MAX : (int64_t)raw;
         else if (type == TL_GGUF_I8 || type == TL_GGUF_I16 || type == TL_GGUF_I32 || type == TL_GGUF_I64)
             integer[i] = (int64_t)(raw << shift) >> shift;
         else
@@ -194,7 +192,7 @@ static void take_numbers(cursor *c, tl_gguf_pair *p, tl_gguf_type type, int64_t 
             FAIL(c, TL_ERR_FORMAT, "%s: \"%.200s\" is a flag of value %llu; 0 or 1 would do", c->g->name, p->key,
                  (unsigned long long)raw);
         if (!real)
-            number[i] = (double)integer[i];
+            number[i] = type == TL_GGUF_U64 ? (double)raw : (double)integer[i];
     }
 }
 

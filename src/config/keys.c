@@ -3,6 +3,7 @@
 
 #include "base/nearest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The value at which a key changes nothing. */
@@ -43,6 +44,8 @@ static const struct {
     {"use_parallel_residual", OFF, "the family has no parallel blocks"},
     {"parallel_attn", OFF, "the family has no parallel blocks"},
     {"alibi", OFF, "the family has no ALiBi"},
+    {"use_bidirectional_attention", OFF, "attention that looks ahead is not built in"},
+    {"use_mrope", OFF, "positions of several axes are not built in"},
     {"no_rope_layers", NOTHING, "the family has no layers without positions"},
     {"vision_config", NOTHING, "only text models are built in"},
     {"audio_config", NOTHING, "only text models are built in"},
@@ -107,23 +110,43 @@ static void refuse_windows(tl_config_reader *r) {
 /* The formats that DeepSeek-V3 and gpt-oss were published in hold the same matrices in fewer bits: as torch_dtype, not another
  * model. Other methods change what a layer holds. */
 static bool is_published_format(tl_config_reader *r, const char *key) {
-    const char *method = json_string_value(json_object_get(json_object_get(r->object, key), "quant_method"));
+    const json_t *object = json_object_get(r->object, key), *block = json_object_get(object, "weight_block_size");
+    const char *method = json_string_value(json_object_get(object, "quant_method"));
     if (strcmp(key, "quantization_config") != 0 || method == NULL ||
         (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0))
         return false;
+    if (strcmp(method, "mxfp4") == 0)
+        r->model->stored = TL_STORED_MXFP4;
+    else if (json_array_size(block) == 2 && json_integer_value(json_array_get(block, 0)) == 128 &&
+             json_integer_value(json_array_get(block, 1)) == 128)
+        r->model->stored = TL_STORED_FP8;
     tl_config_ignore(r, "quantization_config %s: how the published weights are held; precision is the plan's to choose",
                      method);
     return true;
 }
 
+/* "of quant_method gptq" */
+static const char *method_text(const tl_config_reader *r, const char *key, char out[96]) {
+    char quoted[64];
+    const char *method = json_string_value(json_object_get(json_object_get(r->object, key), "quant_method"));
+    out[0] = '\0';
+    if (method != NULL)
+        (void)snprintf(out, 96, " of quant_method %s", tl_quotable(method, strlen(method), quoted, sizeof quoted));
+    return out;
+}
+
 static void refuse_first(tl_config_reader *r, size_t count) {
-    char raw[64];
+    char raw[64], method[96];
     for (size_t i = 0; i < count && r->status == TL_OK; i++)
         if (!tl_config_was_asked(r, refused[i].key) &&
             !is_harmless(json_object_get(r->object, refused[i].key), refused[i].when) &&
             !is_published_format(r, refused[i].key))
-            tl_config_fail(r, TL_ERR_UNSUPPORTED, refused[i].key, "is %s: %s, so the account would be another",
-                           tl_config_raw(r, refused[i].key, raw, sizeof raw), refused[i].why);
+            tl_config_fail(r, TL_ERR_UNSUPPORTED, refused[i].key, "is %s%s: %s, so the account would be another%s",
+                           tl_config_raw(r, refused[i].key, raw, sizeof raw), method_text(r, refused[i].key, method),
+                           refused[i].why,
+                           i < FORMATS ? "; the model's config.json before that would work, with --weights int8 or nf4 "
+                                         "of plan --infer"
+                                       : "");
 }
 
 void tl_config_refuse_formats(tl_config_reader *r) { refuse_first(r, FORMATS); }

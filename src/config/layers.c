@@ -6,7 +6,7 @@
 
 void tl_config_mark(tl_model *model, int64_t layer, unsigned bits) {
     if (layer >= 0 && layer < TL_MODEL_LAYERS)
-        model->layer[layer] = (uint8_t)(model->layer[layer] | bits);
+        model->layer[layer] = (uint16_t)(model->layer[layer] | bits);
 }
 
 bool tl_config_read_window(tl_config_reader *r, const char *key, int64_t standard) {

@@ -15,6 +15,7 @@ enum { LONGEST_KEY = 128 };
 
 struct tl_run_file {
     json_t *root;
+    char *text;     /* as it was: the digits that the JSON reader's numbers cannot hold */
     char name[512]; /* for messages */
 };
 
@@ -47,15 +48,39 @@ static void widen(char *text, size_t length) {
     }
 }
 
+/* What a config.json may say of a length it does not mean is no value of an account. */
+static tl_status no_number(const tl_run_file *file, size_t at, tl_error *error) {
+    size_t line = 1, column = 1, n = strcspn(file->text + at, ",]} \t\r\n");
+    char quoted[64];
+    for (size_t i = 0; i < at; i++) {
+        line += file->text[i] == '\n';
+        column = file->text[i] == '\n' ? 1 : column + 1;
+    }
+    return tl_fail(error, TL_ERR_FORMAT, "%s:%zu:%zu: %s is beyond what a number here can be", file->name, line, column,
+                   tl_quotable(file->text + at, n, quoted, sizeof quoted));
+}
+
 static tl_status parse(tl_run_file *file, char *text, size_t length, tl_error *error) {
     json_error_t problem;
     char quoted[256];
     const char *what = tl_config_sniff(text, length);
     if (what && (length == 0 || text[strspn(text, " \t\r\n")] != '{'))
         return tl_fail(error, TL_ERR_FORMAT, "%s: is %s; a JSON object is wanted", file->name, what);
+    file->text = malloc(2 * length + 2);
+    if (!file->text)
+        return tl_fail(error, TL_ERR_MEMORY, "no memory to read %s", file->name);
+    char *widened = file->text + length + 1;
+    if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) /* the mark that some editors begin a file with */
+        memset(text, ' ', 3);
+    memcpy(file->text, text, length);
+    file->text[length] = '\0';
     widen(text, length);
+    memcpy(widened, text, length);
     if (tl_config_soften(text, length) > TL_CONFIG_MOST_VALUES)
         return tl_fail(error, TL_ERR_FORMAT, "%s: holds more than %d values", file->name, TL_CONFIG_MOST_VALUES);
+    for (size_t i = 0; i < length; i++)
+        if (text[i] != widened[i])
+            return no_number(file, i, error);
     file->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (!file->root)
         return tl_fail(error, TL_ERR_FORMAT, "%s:%d:%d: not valid JSON: %s", file->name, problem.line, problem.column,
@@ -93,6 +118,7 @@ void tl_run_file_free(tl_run_file *file) {
     if (!file)
         return;
     json_decref(file->root);
+    free(file->text);
     free(file);
 }
 
@@ -153,6 +179,70 @@ double tl_run_file_number(const tl_run_file *file, const char *path) {
     if (json_is_boolean(at))
         return json_is_true(at) ? 1 : 0;
     return json_is_number(at) ? json_number_value(at) : (double)NAN;
+}
+
+/* ---- every digit: the text itself, which the JSON reader found to be valid ---- */
+
+static const char *past_string(const char *at) {
+    for (at++; *at && *at != '"'; at++)
+        at += *at == '\\' && at[1];
+    return at + (*at == '"');
+}
+
+static const char *past_value(const char *at) {
+    int64_t depth = 0;
+    if (*at != '{' && *at != '[')
+        return *at == '"' ? past_string(at) : at + strcspn(at, ",]} \t\r\n");
+    while (*at) {
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        at = *at == '"' ? past_string(at) : at + 1;
+        if (depth == 0)
+            break;
+    }
+    return at;
+}
+
+static const char *past_blanks(const char *at) { return at + strspn(at, " \t\r\n:,"); }
+
+/* Where the value of that key, or of that index, begins inside the object or list at `at`; NULL: nowhere. */
+static const char *inside(const char *at, const char *key, size_t length) {
+    bool object = *at == '{';
+    int64_t index = 0, wanted = object ? 0 : strtoll(key, NULL, 10);
+    for (at = past_blanks(at + 1); *at && *at != '}' && *at != ']'; at = past_blanks(past_value(at)), index++) {
+        const char *name = at;
+        if (object)
+            at = past_blanks(past_string(at));
+        if (object ? name[0] == '"' && strncmp(name + 1, key, length) == 0 && name[length + 1] == '"' : index == wanted)
+            return at;
+    }
+    return NULL;
+}
+
+bool tl_run_file_whole(const tl_run_file *file, const char *path, tl_u128 *magnitude, bool *negative) {
+    const char *at = strchr(file->text, '{');
+    tl_u128 value = 0;
+    if (!json_is_number(find(file, path)))
+        return false;
+    while (*path && at && (*at == '{' || *at == '[')) {
+        size_t length = strcspn(path, ".");
+        at = inside(at, path, length);
+        path += length + (path[length] == '.');
+    }
+    if (!at || *path)
+        return false;
+    *negative = *at == '-';
+    at += *negative;
+    size_t n = strspn(at, "0123456789");
+    if (n == 0 || (at[n] && strchr(".eE", at[n])))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned digit = (unsigned)(at[i] - '0');
+        if (value > (~(tl_u128)0 - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *magnitude = value;
+    return true;
 }
 
 static const char *kind_of(const json_t *value) {

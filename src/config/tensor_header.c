@@ -167,6 +167,8 @@ static tl_status read_map(builder *b, json_t *object, tl_weight_map *map) {
     const char *key;
     json_t *value;
     char quoted[128];
+    if (json_object_size(object) == 0)
+        return tl_fail(b->error, TL_ERR_FORMAT, "%s: its \"weight_map\" is empty: it names no tensor", b->file);
     json_object_foreach(object, key, value) {
         const char *file = json_string_value(value);
         if (!file || file[0] == '\0' || file[0] == '.' || strchr(file, '/'))
@@ -186,6 +188,8 @@ tl_status tl_weight_map_parse(const char *text, size_t length, const char *name,
     if (status != TL_OK)
         return status;
     json_t *object = json_object_get(root, "weight_map");
+    const json_t *total = json_object_get(json_object_get(root, "metadata"), "total_size");
+    map->total_bytes = json_is_integer(total) ? json_integer_value(total) : -1;
     map->pairs = calloc(json_object_size(object) + 1, sizeof *map->pairs);
     map->strings = malloc(length + 1);
     builder b = {.file = name, .next = map->strings, .error = error};

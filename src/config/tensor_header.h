@@ -46,6 +46,7 @@ void tl_tensor_header_free(tl_tensor_header *header);
 typedef struct tl_weight_map {
     tl_header_pair *pairs;
     int64_t count;
+    int64_t total_bytes; /* "metadata": {"total_size": …}; −1: it does not say */
     char *strings;
 } tl_weight_map;
 tl_status tl_weight_map_read(const char *path, tl_weight_map *map, tl_error *error) TL_MUST_CHECK;

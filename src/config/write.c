@@ -56,26 +56,51 @@ void tl_write_sizes(tl_json *json, const tl_model *m) {
     tl_json_put_boolean(json, "tie_word_embeddings", m->tied);
 }
 
+static void write_factors(tl_json *json, const char *key, const double *factors, int64_t count) {
+    tl_json_key(json, key);
+    tl_json_array(json);
+    for (int64_t i = 0; i < count; i++)
+        tl_json_real(json, factors[i]);
+    tl_json_end(json);
+}
+
+static void write_yarn(tl_json *json, const tl_model *m) {
+    tl_json_put_real(json, "beta_fast", m->rope_beta_fast);
+    tl_json_put_real(json, "beta_slow", m->rope_beta_slow);
+    if (m->rope_mscale > 0)
+        tl_json_put_real(json, "mscale", m->rope_mscale);
+    if (m->rope_mscale_all > 0)
+        tl_json_put_real(json, "mscale_all_dim", m->rope_mscale_all);
+    if (m->rope_no_truncate)
+        tl_json_put_boolean(json, "truncate", false);
+}
+
+/* longrope's factor is the context over the original one, where no other is given. */
+static bool is_ratio(const tl_model *m) {
+    double ratio = (double)m->context / (double)m->rope_original_context;
+    return m->rope_scaling == TL_ROPE_LONGROPE && !(m->rope_factor < ratio) && !(m->rope_factor > ratio);
+}
+
 static void write_scaling(tl_json *json, const tl_model *m) {
-    if (m->rope_scaling == TL_ROPE_LINEAR) {
-        tl_json_put_string(json, "rope_type", "linear");
+    static const char *const kinds[] = {"llama3", "llama3", "linear", "yarn", "dynamic", "ntk", "longrope"};
+    tl_json_put_string(json, "rope_type", kinds[m->rope_scaling]);
+    if (!is_ratio(m))
         tl_json_put_real(json, "factor", m->rope_factor);
+    if (m->rope_attention_factor > 0)
+        tl_json_put_real(json, "attention_factor", m->rope_attention_factor);
+    switch (m->rope_scaling) {
+    case TL_ROPE_LINEAR:
+    case TL_ROPE_DYNAMIC:
+    case TL_ROPE_NTK:
         return;
-    }
-    tl_json_put_string(json, "rope_type", m->rope_scaling == TL_ROPE_YARN ? "yarn" : "llama3");
-    tl_json_put_real(json, "factor", m->rope_factor);
-    if (m->rope_scaling == TL_ROPE_YARN) {
-        tl_json_put_real(json, "beta_fast", m->rope_beta_fast);
-        tl_json_put_real(json, "beta_slow", m->rope_beta_slow);
-        if (m->rope_attention_factor > 0)
-            tl_json_put_real(json, "attention_factor", m->rope_attention_factor);
-        if (m->rope_mscale > 0)
-            tl_json_put_real(json, "mscale", m->rope_mscale);
-        if (m->rope_mscale_all > 0)
-            tl_json_put_real(json, "mscale_all_dim", m->rope_mscale_all);
-        if (m->rope_no_truncate)
-            tl_json_put_boolean(json, "truncate", false);
-    } else {
+    case TL_ROPE_LONGROPE:
+        write_factors(json, "short_factor", m->rope_short, m->rope_factors);
+        write_factors(json, "long_factor", m->rope_long, m->rope_factors);
+        break;
+    case TL_ROPE_YARN:
+        write_yarn(json, m);
+        break;
+    default:
         tl_json_put_real(json, "low_freq_factor", m->rope_low_freq);
         tl_json_put_real(json, "high_freq_factor", m->rope_high_freq);
     }
@@ -92,6 +117,8 @@ void tl_write_rope(tl_json *json, const tl_model *m) {
     tl_json_object(json);
     write_scaling(json, m);
     tl_json_end(json);
+    if (m->rope_scaling == TL_ROPE_LONGROPE) /* where transformers 4 looks for it */
+        tl_json_put_integer(json, "original_max_position_embeddings", m->rope_original_context);
 }
 
 /* The type of a family's own text model, where the family's name is that of a larger one. */

@@ -152,6 +152,8 @@ static void write_two_ropes(tl_json *json, const tl_model *m) {
     tl_json_put_string(json, "rope_type", "proportional");
     tl_json_put_real(json, "partial_rotary_factor", share);
     tl_json_put_real(json, "rope_theta", m->rope_theta);
+    if (m->rope_scaling == TL_ROPE_LINEAR)
+        tl_json_put_real(json, "factor", m->rope_factor);
     tl_json_end(json);
     tl_json_key(json, "sliding_attention");
     tl_json_object(json);
@@ -174,9 +176,14 @@ static void write_gemma4(tl_json *json, const tl_model *m) {
     tl_json_put_boolean(json, "attention_k_eq_v", m->keys_are_values);
     if (m->keys_are_values)
         tl_json_put_integer(json, "num_global_key_value_heads", m->global_kv_heads);
-    tl_json_put_integer(json, "hidden_size_per_layer_input", 0);
-    tl_json_put_integer(json, "num_kv_shared_layers", 0);
-    tl_json_put_boolean(json, "use_double_wide_mlp", false);
+    int64_t first = 0;
+    while (first < m->layers && !has(m, first, TL_LAYER_SHARED_KV))
+        first++;
+    tl_json_put_integer(json, "hidden_size_per_layer_input", m->layer_input_size);
+    if (m->layer_input_size > 0)
+        tl_json_put_integer(json, "vocab_size_per_layer_input", m->layer_input_vocab);
+    tl_json_put_integer(json, "num_kv_shared_layers", m->layers - first);
+    tl_json_put_boolean(json, "use_double_wide_mlp", first < m->layers && has(m, first, TL_LAYER_WIDE_MLP));
     tl_json_put_boolean(json, "enable_moe_block", m->experts > 0);
     if (m->experts > 0) {
         tl_json_put_integer(json, "num_experts", m->experts);
@@ -210,6 +217,12 @@ static void write_phi(tl_json *json, const tl_model *m) {
     write_share(json, "partial_rotary_factor", m);
     tl_json_put_real(json, "embd_pdrop", m->dropout_embedding);
     tl_json_put_real(json, "resid_pdrop", m->dropout_residual);
+}
+
+static void write_phi_msft(tl_json *json, const tl_model *m) {
+    tl_write_gpt2_keys(json, m);
+    put_size(json, "n_head_kv", m->kv_heads == m->heads ? 0 : m->kv_heads);
+    tl_json_put_integer(json, "rotary_dim", m->rotary_size > 0 ? m->rotary_size : m->head_size);
 }
 
 static void write_gpt_neox(tl_json *json, const tl_model *m) {
@@ -382,6 +395,7 @@ void tl_write_family(tl_json *json, const tl_model *m) {
         [TL_FAMILY_GEMMA3] = write_gemma,
         [TL_FAMILY_GEMMA4] = write_gemma4,
         [TL_FAMILY_PHI] = write_phi,
+        [TL_FAMILY_PHI_MSFT] = write_phi_msft,
         [TL_FAMILY_PHI3] = write_phi3,
         [TL_FAMILY_OLMO] = write_olmo,
         [TL_FAMILY_OLMO2] = write_olmo,

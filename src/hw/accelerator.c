@@ -20,8 +20,8 @@ const tl_accelerator *tl_accelerator_at(int index) {
 
 const char *tl_rate_name(tl_rate rate) {
     static const char *const names[TL_RATE_COUNT] = {
-        [TL_RATE_FP64] = "fp64", [TL_RATE_FP32] = "fp32", [TL_RATE_TF32] = "tf32",
-        [TL_RATE_BF16] = "bf16", [TL_RATE_FP16] = "fp16", [TL_RATE_FP8] = "fp8",
+        [TL_RATE_FP64] = "fp64", [TL_RATE_FP32] = "fp32", [TL_RATE_TF32] = "tf32", [TL_RATE_BF16] = "bf16",
+        [TL_RATE_FP16] = "fp16", [TL_RATE_FP8] = "fp8",   [TL_RATE_FP4] = "fp4",   [TL_RATE_INT8] = "int8",
     };
     return (int)rate >= 0 && rate < TL_RATE_COUNT ? names[rate] : "unknown";
 }
@@ -267,6 +267,18 @@ static bool is_turned_round(const char *name) {
            (lower(name[length - digits - 1]) == 'x' || name[length - digits - 1] == ':');
 }
 
+/* "8H100" and "8 H100": digits, then what is a device by itself. */
+static const char *without_count(const char *name) {
+    const char *device = name;
+    while (is_digit(*device))
+        device++;
+    while (device > name && *device == ' ')
+        device++;
+    const tl_accelerator *found;
+    tl_error ignored = {TL_OK, ""};
+    return device > name && tl_accelerator_find(device, &found, NULL, &ignored) == TL_OK ? device : NULL;
+}
+
 tl_status tl_parse_devices(const char *text, tl_devices *devices, tl_error *error) {
     char quoted[80];
     const char *name;
@@ -288,5 +300,9 @@ tl_status tl_parse_devices(const char *text, tl_devices *devices, tl_error *erro
     status = tl_accelerator_find(name, &devices->accelerator, &devices->note, &inner);
     if (status != TL_OK && is_turned_round(name))
         return tl_fail(error, TL_ERR_ARGUMENT, "devices \"%s\": the count comes first, as in 8xH100", quoted);
+    const char *device = status == TL_OK ? NULL : without_count(name);
+    if (device)
+        return tl_fail(error, TL_ERR_ARGUMENT, "devices \"%s\": an x parts the count from the device: %.*sx%s", quoted,
+                       (int)strspn(name, "0123456789"), name, device);
     return status == TL_OK ? TL_OK : tl_fail(error, status, "%s", inner.message);
 }

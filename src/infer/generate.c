@@ -36,6 +36,8 @@ typedef struct generator {
     tl_sample *sample; /* NULL on meta */
     double *logits;
     int64_t vocab;
+    int32_t
+        *history; /* longrope: prompt and new tokens, to be fed anew when the angles of all change; NULL elsewhere */
 } generator;
 
 /* One forward; the next token where there are values. */
@@ -83,10 +85,28 @@ static tl_status check(const generator *g, const int32_t *prompt, int64_t count)
     return TL_OK;
 }
 
+/* One token more. Where longrope passes from short factors to long ones, what the cache holds was turned by the short ones: the
+ * sequence is fed again, as transformers' generate does it with Phi-3 (prepare_inputs_for_generation). */
+static tl_status further(const generator *g, int64_t known, int32_t token, int64_t index, int32_t *next,
+                         tl_infer_counts *counts) {
+    if (tl_cache_holds(g->cache, 1))
+        return forward(g, &token, 1, index, next, counts);
+    if (tl_cache_length(g->cache) + 1 != known)
+        return tl_ctx_fail(
+            g->ctx, TL_ERR_UNSUPPORTED,
+            "new token %lld is past the %lld positions that %s turns by its short factors, and the cache "
+            "held %lld before the prompt, which are not known here; one prompt with all of it would work",
+            (long long)index, (long long)g->net->model.rope_original_context, g->net->model.name,
+            (long long)(tl_cache_length(g->cache) + 1 - known));
+    tl_status status = tl_cache_truncate(g->cache, 0);
+    return status == TL_OK ? forward(g, g->history, known, index, next, counts) : status;
+}
+
 static tl_status run(const generator *g, const int32_t *prompt, int64_t count, tl_generation *r) {
     const tl_generate_options *o = g->options;
     bool meta = tl_ctx_is_meta(g->ctx);
     int32_t next = 0;
+    int64_t known = count;
     tl_status status = forward(g, prompt, count, 0, &next, &r->prefill);
     while (status == TL_OK) {
         int64_t index = r->new_tokens++;
@@ -94,8 +114,10 @@ static tl_status run(const generator *g, const int32_t *prompt, int64_t count, t
         bool more = meta || !o->token || o->token(o->user, index, next);
         if (r->ended || !more || r->new_tokens == o->max_tokens)
             break;
-        int32_t token = next;
-        status = forward(g, &token, 1, r->new_tokens, &next, &r->decode);
+        if (g->history)
+            g->history[known] = next;
+        known++;
+        status = further(g, known, next, r->new_tokens, &next, &r->decode);
     }
     return status;
 }
@@ -113,15 +135,19 @@ tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64
     if (status != TL_OK)
         return status;
     size_t bytes = (size_t)g.vocab * sizeof *g.logits;
+    size_t tokens = (size_t)(prompt_tokens + options->max_tokens) * sizeof *g.history;
     if (!tl_ctx_is_meta(ctx)) {
         g.sample = tl_sample_new(&ctx->allocator, g.vocab, &options->sample, &error);
         if (!g.sample)
             return tl_ctx_fail(ctx, error.status, "%s", error.message);
         g.logits = tl_host_alloc(ctx, bytes);
+        if (net->model.rope_scaling == TL_ROPE_LONGROPE && (g.history = tl_host_alloc(ctx, tokens)) != NULL)
+            memcpy(g.history, prompt, (size_t)prompt_tokens * sizeof *g.history);
     }
     status = tl_ctx_status(ctx);
     if (status == TL_OK)
         status = run(&g, prompt, prompt_tokens, result);
+    tl_host_free(ctx, g.history, tokens);
     tl_host_free(ctx, g.logits, bytes);
     tl_sample_free(g.sample);
     return status;

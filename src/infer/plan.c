@@ -1,5 +1,6 @@
 /* A generation or an evaluation before it: the same code on meta. */
 #include "infer/infer.h"
+#include "nn/cache.h"
 #include "nn/net.h"
 #include "optim/transfer.h"
 #include "tensor/ctx.h"
@@ -17,6 +18,27 @@ void tl_infer_plan_read(const tl_ctx *ctx, tl_infer_plan *plan) {
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* What a position takes in all layers; and what those hold that hold fewer positions than there may be. */
+static void read_cache(const tl_cache *cache, tl_infer_plan *plan) {
+    for (int64_t i = 0; i < 2 * cache->net->model.layers; i++) {
+        const tl_tensor *t = cache->part[i];
+        const int64_t held = t ? tl_tensor_size(t, 2) : 0, bytes = t ? tl_tensor_storage_bytes(t) : 0;
+        plan->position_bytes += held ? bytes / held : 0;
+        plan->window_bytes += held < cache->options.capacity ? bytes : 0;
+    }
+}
+
+static int64_t expert_bytes(const tl_net *net) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < net->model.layers; i++) {
+        const tl_experts *e = &net->blocks[i].experts;
+        const tl_tensor *all[] = {e->gate, e->up, e->down, e->fused};
+        for (int k = 0; k < 4 && e->router; k++)
+            bytes += all[k] ? tl_tensor_storage_bytes(all[k]) : 0;
+    }
+    return bytes;
+}
+
 static tl_status generate(tl_net *net, const tl_infer_options *o, tl_infer_plan *plan) {
     tl_cache_options options = {.batch = 1, .capacity = o->capacity, .dtype = o->cache_dtype};
     tl_generate_options g = {.max_tokens = o->new_tokens, .end_id = -1, .sample = tl_sample_defaults()};
@@ -24,6 +46,8 @@ static tl_status generate(tl_net *net, const tl_infer_options *o, tl_infer_plan 
     if (!cache)
         return tl_ctx_status(net->ctx);
     plan->cache_bytes = tl_cache_bytes(cache);
+    read_cache(cache, plan);
+    plan->expert_bytes = expert_bytes(net);
     tl_infer_plan_read(net->ctx, plan);
     tl_status status = tl_generate(net, cache, NULL, o->prompt_tokens, &g, &plan->generation);
     tl_cache_free(cache);

@@ -103,6 +103,9 @@ typedef struct tl_rotary_attr {
     int64_t original_context;
     /* yarn; attention_factor 0: 0.1·ln(factor) + 1, or of mscale ÷ mscale_all where both are given */
     double beta_fast, beta_slow, attention_factor, mscale, mscale_all;
+    /* longrope: a divisor for each pair, `factors` of them, up to the original context and beyond it; they outlive the graph */
+    const double *short_factors, *long_factors;
+    int64_t factors;
 } tl_rotary_attr;
 typedef struct tl_loss_attr {
     int64_t ignore_index;
@@ -224,6 +227,7 @@ enum { TL_FLASH_DQ = 1, TL_FLASH_DK = 2, TL_FLASH_DV = 4, TL_FLASH_DSINKS = 8 };
 typedef struct tl_flash_attr {
     double scale, softcap;                             /* softcap 0: none */
     bool causal, has_sinks, has_slopes, has_positions; /* the last three: inputs behind the others, in this order */
+    bool slopes_scaled;                                /* Falcon's: slope·column in bf16, times scale */
     int64_t offset, window_before, chunk;              /* window negative, chunk 0: none */
     tl_random_attr dropout; /* a: the probability; 0: none. first: of element [0,0,0,0] of [B,H,T,S] */
     uint32_t wanted;        /* backward: TL_FLASH_DQ … */
@@ -468,7 +472,8 @@ struct tl_kernels {   /* tally/cpu.h finds the table for a processor */
                                   f32 is a fault */
     tl_kernel *nf4_scales; /* in[0] f32 scales → out[0] i8 codes, out[1] f32 a block of 256, out[2] f32 the mean */
     tl_kernel
-        *nf4_dequantize; /* in: packed, scales, or (n_in 4) packed, codes, f32 a block, mean → out[0], contiguous */
+        *nf4_dequantize; /* in: packed, scales, or (n_in 4) packed, codes, f32 a block, mean → out[0], contiguous; attr:
+                            NULL, or an int64_t, the value of the packed ones that out begins with */
     /* ---- mixtures of experts: moe.c ---- */
     /* in: what[n,E], [bias[E] of any float dtype] → out[0] i32[n,k]. tl_route_attr. work: TL_SORT_SLOTS·(E + k + 2·groups)·8. */
     tl_kernel *route_choose;

@@ -32,15 +32,17 @@ static tl_tensor *by_matrix(tl_ctx *ctx, tl_tensor *x, const tl_tensor *scores) 
 }
 
 /* slope·j, a row for each head (Press et al. 2022, ALiBi, section 3): what is the same for a whole row of scores, slope·i,
- * softmax does not see. In the scores' format, as Hugging Face's models have it. */
-static tl_tensor *alibi(tl_ctx *ctx, tl_tensor *slopes, const tl_tensor *scores) {
+ * softmax does not see. In the scores' format, as Hugging Face's models have it. Falcon's is made in bf16 whatever the format,
+ * and divided by √K with the scores (transformers' modeling_falcon.py, build_alibi_tensor and FalconAttention). */
+static tl_tensor *alibi(tl_ctx *ctx, const tl_attend_options *o, const tl_tensor *scores, double scale) {
     const tl_shape *s = tl_tensor_shape(scores);
-    tl_tensor *column = tl_empty(ctx, TL_F32, TL_SHAPE(ctx, s->dim[s->ndim - 1]), TL_WORK);
-    tl_tensor *by_head = by_matrix(ctx, slopes, scores);
+    tl_dtype made = o->slopes_scaled ? TL_BF16 : TL_F32;
+    tl_tensor *column = tl_empty(ctx, made, TL_SHAPE(ctx, s->dim[s->ndim - 1]), TL_WORK);
+    tl_tensor *by_head = by_matrix(ctx, o->slopes, scores);
     if (!column || !by_head)
         return NULL;
-    tl_tensor *bias = tl_mul(tl_cast(by_head, TL_F32), tl_range(column, 0, 1));
-    return tl_cast(bias, tl_tensor_dtype(scores));
+    tl_tensor *bias = tl_cast(tl_mul(tl_cast(by_head, made), tl_range(column, 0, 1)), tl_tensor_dtype(scores));
+    return o->slopes_scaled ? tl_scale(bias, scale, 0) : bias;
 }
 
 static tl_mask_options seen_by(const tl_net *net, const tl_attend_options *o, int64_t past, int64_t columns,
@@ -149,16 +151,25 @@ static tl_tensor *composed_softmax(tl_tensor *x) {
     return y;
 }
 
-/* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. Takes the
- * scores. */
-static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, tl_tensor *mask) {
+/* torch.max(scores, finfo.min): keeps the scores. Takes them. */
+static tl_tensor *clamped(tl_ctx *ctx, tl_tensor *scores) {
+    tl_dtype dtype = scores ? tl_tensor_dtype(scores) : TL_F32;
+    double lowest = dtype == TL_F16 ? -65504.0 : dtype == TL_BF16 ? -0x1.FEp127 : -0x1.FFFFFEp127;
+    tl_tensor *one = tl_empty(ctx, dtype, TL_SHAPE(ctx, tl_dim_of(1)), TL_WORK);
+    return let_go(scores, tl_maximum(scores, one ? tl_fill(one, lowest) : NULL));
+}
+
+/* Causal softmax of the scores, as far as the options let a row see. `mask` is there already where it is not NULL. `scale` is
+ * what is still to be multiplied, `whole` what is in the end. Takes the scores. */
+static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *scores, double scale, double whole,
+                          tl_tensor *mask) {
     const tl_attend_options *o = &core->options;
     if (!scores)
         return NULL;
     tl_mask_options seen = seen_by(core->net, o, core->past, tl_tensor_size(scores, -1), scale);
     if (o->sinks && !(seen.sink = by_matrix(ctx, o->sinks, scores)))
         return NULL;
-    tl_tensor *bias = o->slopes ? alibi(ctx, o->slopes, scores) : NULL;
+    tl_tensor *bias = o->slopes ? alibi(ctx, o, scores, whole) : NULL;
     if (o->slopes && !bias)
         return NULL;
     tl_dtype dtype = tl_tensor_dtype(scores);
@@ -168,6 +179,8 @@ static tl_tensor *softmax(tl_ctx *ctx, const struct tl_core *core, tl_tensor *sc
         scores = masked(ctx, scores, scale, mask, bias);
         seen = (tl_mask_options){.scale = 1, .window_before = -1, .window_after = -1, .sink = seen.sink};
         bias = NULL;
+        if (core->net->choices.clamp_scores && core->net->choices.attention == TL_ATTENTION_EAGER)
+            scores = clamped(ctx, scores);
     }
     if (wide) {
         scores = let_go(scores, tl_cast(scores, TL_F32));
@@ -215,7 +228,7 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
     tl_net *net = core->net;
     const tl_choices *c = &net->choices;
     const tl_attend_options *o = &core->options;
-    double scale = scale_of(core, in[0]);
+    double scale = scale_of(core, in[0]), whole = scale;
     bool math = c->attention == TL_ATTENTION_MATH;
     tl_tensor *q = in[0], *k = in[1], *v = in[2], *mask = NULL;
     if (math && !net->cache) {
@@ -239,7 +252,7 @@ static tl_status eager_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
         scores = capped(scores, scale, o->softcap);
         scale = 1;
     }
-    tl_tensor *weights = softmax(ctx, core, scores, scale, mask);
+    tl_tensor *weights = softmax(ctx, core, scores, scale, whole, mask);
     if (math)
         tl_release(mask);
     weights = tl_dropout_if(net, weights, net->model.dropout_attention, "attention");
@@ -264,6 +277,7 @@ static tl_status flash_core(tl_ctx *ctx, const void *user, tl_tensor *const in[]
                               .dropout_name = "attention",
                               .sinks = o->sinks,
                               .slopes = o->slopes,
+                              .slopes_scaled = o->slopes_scaled,
                               .positions = net->positions};
     tl_module_begin(ctx, "flash", -1);
     out[0] = tl_flash_attention(in[0], in[1], in[2], &flash);
@@ -292,9 +306,7 @@ tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, cons
     if (!q || !k || !v)
         return NULL;
     tl_ctx *ctx = net->ctx;
-    struct tl_core core = {net, *options, tl_first_position(net)};
-    if (net->cache && !tl_cache_append(net, &k, &v))
-        return NULL;
+    struct tl_core core = {net, *options, tl_tensor_size(k, 2) - tl_tensor_size(q, 2)};
     const tl_shape *shape = tl_tensor_shape(q);
     tl_dim B = shape->dim[0], T = shape->dim[2], H = shape->dim[1], K = shape->dim[3];
     tl_dim G = tl_tensor_shape(k)->dim[1], L = tl_tensor_shape(v)->dim[3];

@@ -1,5 +1,6 @@
 /* Attention with keys and values of its own size: projections as published, norms of queries and keys, what turns, what a layer
  * sees. Scores, softmax and the weighted sum are tl_attend's. */
+#include "nn/cache.h"
 #include "nn/lora.h"
 #include "nn/names.h"
 
@@ -22,8 +23,9 @@ static bool norm_of(tl_net *net, tl_norm *norm, const char *path, const char *na
     return tl_net_norm(net, norm, text, size);
 }
 
-/* `same`: values are the keys before their norm. */
-static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl_dim q, tl_dim kv, bool same) {
+/* `same`: values are the keys before their norm. `shared`: keys and values are another layer's. */
+static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl_dim q, tl_dim kv, bool same,
+                              bool shared) {
     tl_ctx *ctx = net->ctx;
     const tl_names *n = net->names;
     const tl_model *m = &net->model;
@@ -36,8 +38,9 @@ static bool build_projections(tl_net *net, tl_attention *a, const char *path, tl
         a->q = linear(net, path, net->fused_qkv, all, D, std, bias, &a->q_bias);
         return a->q != NULL;
     }
-    return (a->q = linear(net, path, n->q, q, D, std, bias, &a->q_bias)) &&
-           (a->k = linear(net, path, n->k, kv, D, std, bias, &a->k_bias)) &&
+    if (!(a->q = linear(net, path, n->q, q, D, std, bias, &a->q_bias)) || shared)
+        return a->q != NULL;
+    return (a->k = linear(net, path, n->k, kv, D, std, bias, &a->k_bias)) &&
            (same || (a->v = linear(net, path, n->v, kv, D, std, bias, &a->v_bias)));
 }
 
@@ -52,11 +55,12 @@ bool tl_attention_build(tl_net *net, tl_block *b, const char *path) {
     a->G = wide ? s->Gg : s->G;
     a->K = a->L = wide ? s->Kg : s->K;
     tl_dim q = tl_dim_mul(ctx, s->H, a->K), kv = tl_dim_mul(ctx, a->G, a->K);
-    bool ok = build_projections(net, a, path, q, kv, wide && m->keys_are_values);
+    bool shared = b->kv_from >= 0;
+    bool ok = build_projections(net, a, path, q, kv, wide && m->keys_are_values, shared);
     if (ok && (m->qk_norm == TL_QK_HEAD || m->qk_norm == TL_QK_ALL)) {
         bool head = m->qk_norm == TL_QK_HEAD;
         ok = norm_of(net, &a->q_norm, path, n->q_norm, head ? a->K : q) &&
-             norm_of(net, &a->k_norm, path, n->k_norm, head ? a->K : kv);
+             (shared || norm_of(net, &a->k_norm, path, n->k_norm, head ? a->K : kv));
     }
     if (ok && m->sinks) {
         snprintf(text, sizeof text, "%s%s.sinks", path, n->attention);
@@ -123,7 +127,7 @@ static struct projected apart(tl_net *net, const tl_block *b, tl_tensor *x) {
     const char *norm_names[2] = {n->q_norm, n->k_norm}, *names[2] = {n->q, n->k};
     tl_tensor *weight[2] = {a->q, a->k}, *bias[2] = {a->q_bias, a->k_bias}, *made[2] = {0}, *v = NULL;
     tl_dim count[2] = {net->symbols.H, a->G};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (b->kv_from < 0 ? 2 : 1); i++) {
         tl_tensor *y = clipped(net, tl_apply_linear(net, names[i], x, weight[i], bias[i]));
         if (!y)
             return (struct projected){0};
@@ -134,6 +138,8 @@ static struct projected apart(tl_net *net, const tl_block *b, tl_tensor *x) {
         if (turns(net, b))
             tl_release(y);
     }
+    if (b->kv_from >= 0)
+        return (struct projected){.q = made[0]};
     if (a->v)
         v = split_heads(net, clipped(net, tl_apply_linear(net, n->v, x, a->v, a->v_bias)), a->G, a->L);
     static const tl_norm without_gain = {.kind = TL_NORM_RMS};
@@ -175,7 +181,19 @@ static struct projected by_group(tl_net *net, const tl_block *b, tl_tensor *fuse
     return (struct projected){q, k, tl_transpose(tl_view(part[2], keys), 1, 2)};
 }
 
-tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x) {
+/* Keys and values that later layers read leave the module's scope. */
+static tl_tensor *leave(tl_net *net, const tl_block *b, tl_tensor *y, const struct projected *p, tl_beside *beside) {
+    if (!b->kv_given)
+        return tl_leave(net, y);
+    tl_keep(p->k);
+    tl_keep(p->v);
+    y = tl_leave(net, y);
+    beside->k = tl_scope_take(p->k);
+    beside->v = tl_scope_take(p->v);
+    return y;
+}
+
+tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x, tl_beside *beside) {
     const tl_names *n = net->names;
     const tl_model *m = &net->model;
     const tl_attention *a = &b->attention;
@@ -187,6 +205,11 @@ tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x) {
         tl_tensor *fused = clipped(net, tl_apply_linear(net, net->fused_qkv, x, a->q, a->q_bias));
         p = n->layout == TL_FUSED_IN_TURN ? in_turn(net, b, fused) : by_group(net, b, fused);
     }
+    if (b->kv_from >= 0) {
+        p.k = beside->k;
+        p.v = beside->v;
+    } else if (!tl_cache_append(net, b, &p.k, &p.v))
+        return tl_leave(net, NULL);
     if (m->temperature_scale > 0 && (b->layer & TL_LAYER_NO_ROTARY))
         p.q = tempered(net, p.q);
     bool sees_part = b->layer & (TL_LAYER_WINDOW | TL_LAYER_CHUNKED);
@@ -195,8 +218,9 @@ tl_tensor *tl_apply_attention(tl_net *net, const tl_block *b, tl_tensor *x) {
                                  .window = sees_part ? m->window : 0,
                                  .chunked = (b->layer & TL_LAYER_CHUNKED) != 0,
                                  .sinks = a->sinks,
-                                 .slopes = net->slopes};
+                                 .slopes = net->slopes,
+                                 .slopes_scaled = m->alibi_scaled};
     tl_tensor *mixed = tl_prefix_attend(net, a, p.q, tl_attend(net, p.q, p.k, p.v, &options));
     tl_tensor *y = tl_apply_linear(net, n->out, mixed, a->out, a->out_bias);
-    return tl_leave(net, tl_dropout_if(net, y, m->dropout_residual, "attention.residual"));
+    return leave(net, b, tl_dropout_if(net, y, m->dropout_residual, "attention.residual"), &p, beside);
 }

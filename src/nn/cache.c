@@ -41,12 +41,23 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options) {
     tl_scope_begin(ctx);
     tl_dim B = tl_dim_symbol(ctx, "B", options->batch, "sequences");
     tl_dim S = tl_dim_symbol(ctx, "S", options->capacity, "positions kept");
+    const int64_t window = net->model.window;
+    tl_dim W = window > 0 && window < options->capacity
+                   ? tl_dim_symbol(ctx, "W", window, "positions that a layer with a window sees")
+                   : S;
     for (tl_repeat r = tl_repeat_begin(ctx, "N", net->model.layers); cache->part && tl_repeat_next(&r);) {
         const tl_attention *a = &net->blocks[r.index].attention;
+        if (net->blocks[r.index].kv_from >= 0)
+            continue;
+        tl_dim held = net->blocks[r.index].layer & TL_LAYER_WINDOW ? W : S;
+        tl_dim latent = tl_dim_add(ctx, net->symbols.Rkv, net->symbols.Kr);
         tl_module_begin(ctx, "cache", r.index);
-        for (int which = 0; which < 2; which++)
-            cache->part[2 * r.index + which] =
-                tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, S, which == 0 ? a->K : a->L), TL_CACHE));
+        if (a->kv_down)
+            cache->part[2 * r.index] =
+                tl_keep(tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, tl_dim_of(1), S, latent), TL_CACHE));
+        for (int which = 0; which < 2 && !a->kv_down; which++)
+            cache->part[2 * r.index + which] = tl_keep(
+                tl_empty(ctx, options->dtype, TL_SHAPE(ctx, B, a->G, held, which == 0 ? a->K : a->L), TL_CACHE));
         tl_module_end(ctx);
     }
     tl_scope_end(ctx);
@@ -74,7 +85,7 @@ int64_t tl_cache_capacity(const tl_cache *cache) { return cache->options.capacit
 int64_t tl_cache_bytes(const tl_cache *cache) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < 2 * cache->net->model.layers; i++)
-        bytes += tl_tensor_storage_bytes(cache->part[i]);
+        bytes += cache->part[i] ? tl_tensor_storage_bytes(cache->part[i]) : 0;
     return bytes;
 }
 
@@ -83,12 +94,27 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length) {
         return tl_ctx_fail(cache->net->ctx, TL_ERR_ARGUMENT,
                            "the cache holds %lld positions and cannot be cut to %lld; 0 to %lld would work",
                            (long long)cache->length, (long long)length, (long long)cache->length);
+    for (int64_t i = 0; i < 2 * cache->net->model.layers && length > 0 && length < cache->length; i++)
+        if (cache->part[i] && tl_tensor_size(cache->part[i], 2) < cache->length)
+            return tl_ctx_fail(
+                cache->net->ctx, TL_ERR_UNSUPPORTED,
+                "the cache holds %lld positions, of which layers that see a window of %lld have let the first "
+                "go: it cannot be cut to %lld; 0 would work",
+                (long long)cache->length, (long long)tl_tensor_size(cache->part[i], 2), (long long)length);
     cache->length = length;
     return TL_OK;
 }
 
+bool tl_cache_holds(const tl_cache *cache, int64_t tokens) {
+    const tl_model *m = &cache->net->model;
+    return m->rope_scaling != TL_ROPE_LONGROPE || cache->length == 0 || cache->length > m->rope_original_context ||
+           tokens <= m->rope_original_context - cache->length;
+}
+
 static tl_tensor *part_of(const tl_cache *cache, int64_t layer, int which) {
-    return layer < 0 || layer >= cache->net->model.layers ? NULL : cache->part[2 * layer + which];
+    if (layer < 0 || layer >= cache->net->model.layers)
+        return NULL;
+    return cache->part[2 * tl_model_kv_source(&cache->net->model, layer) + which];
 }
 
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer) { return part_of(cache, layer, 0); }
@@ -117,14 +143,42 @@ static tl_tensor *extended(tl_net *net, tl_tensor *kept, tl_tensor *x) {
     return tl_cast(tl_slice(written, 2, 0, all, 1), net->dtype);
 }
 
-bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v) {
+/* A layer that sees W positions keeps the last W, in their order. What new positions may see, the W − 1 before the first of them
+ * and themselves, is put together first; then the last W of it are written. */
+static tl_tensor *windowed(tl_net *net, tl_tensor *kept, tl_tensor *x, int64_t before) {
+    const tl_cache *cache = net->cache;
+    if (!kept || !x)
+        return NULL;
+    const int64_t W = tl_tensor_size(kept, 2), n = tl_tensor_size(x, 2);
+    const int64_t held = cache->length < W ? cache->length : W, all = before + n;
+    tl_tensor *old = before > 0 ? tl_slice(kept, 2, held - before, tl_dim_of(before), 1) : NULL;
+    tl_tensor *part[2] = {old, old ? tl_cast(x, tl_tensor_dtype(kept)) : x};
+    tl_tensor *seen = before > 0 ? tl_concat(part, 2, 2) : x;
+    tl_tensor *last = all > W ? tl_slice(seen, 2, all - W, tl_dim_of(W), 1) : seen;
+    return tl_write_slice(kept, last, 2, 0) ? tl_cast(seen, net->dtype) : NULL;
+}
+
+bool tl_cache_append(tl_net *net, const tl_block *block, tl_tensor **k, tl_tensor **v) {
     tl_cache *cache = net->cache;
-    int64_t layer = cache->layer++;
+    int64_t layer = block - net->blocks;
+    if (!cache || block->kv_from >= 0 || !*k || !*v)
+        return *k && *v;
+    tl_tensor *kept[2] = {tl_cache_key(cache, layer), tl_cache_value(cache, layer)};
+    const int64_t W = kept[0] ? tl_tensor_size(kept[0], 2) : 0, n = tl_tensor_size(*k, 2);
+    const bool full = cache->length + n > W;
+    const int64_t past = !full || cache->length < W - 1 ? cache->length : W - 1;
     tl_module_begin(net->ctx, "cache", -1);
-    *k = extended(net, tl_cache_key(cache, layer), *k);
-    *v = extended(net, tl_cache_value(cache, layer), *v);
+    *k = full ? windowed(net, kept[0], *k, past) : extended(net, kept[0], *k);
+    *v = full ? windowed(net, kept[1], *v, past) : extended(net, kept[1], *v);
     tl_module_end(net->ctx);
     return *k && *v;
+}
+
+tl_tensor *tl_cache_append_latent(tl_net *net, const tl_block *block, tl_tensor *x) {
+    tl_module_begin(net->ctx, "cache", -1);
+    tl_tensor *all = extended(net, tl_cache_key(net->cache, block - net->blocks), x);
+    tl_module_end(net->ctx);
+    return all;
 }
 
 static bool fits(tl_cache *cache, const tl_tensor *tokens) {
@@ -141,6 +195,14 @@ static bool fits(tl_cache *cache, const tl_tensor *tokens) {
                            "capacity, or fewer tokens, would work",
                            (long long)cache->length, (long long)o->capacity,
                            (long long)tl_tensor_size(tokens, 1)) == TL_OK;
+    if (!tl_cache_holds(cache, tl_tensor_size(tokens, 1)))
+        return tl_ctx_fail(
+                   ctx, TL_ERR_UNSUPPORTED,
+                   "the cache holds %lld positions turned by longrope's short factors, and %lld more pass the "
+                   "original context %lld, from where the long ones are all positions'; a cache cut to 0 and the "
+                   "whole sequence fed again would work",
+                   (long long)cache->length, (long long)tl_tensor_size(tokens, 1),
+                   (long long)cache->net->model.rope_original_context) == TL_OK;
     return true;
 }
 
@@ -151,7 +213,6 @@ tl_tensor *tl_net_forward_cached(tl_net *net, tl_cache *cache, tl_tensor *tokens
     bool recording = ctx->recording, training = net->training;
     ctx->recording = net->training = false;
     net->cache = cache;
-    cache->layer = 0;
     cache->last_only = logits == TL_LOGITS_LAST;
     tl_phase_set(ctx, TL_PHASE_FORWARD);
     tl_scope_begin(ctx);

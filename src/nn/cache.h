@@ -9,12 +9,18 @@ struct tl_cache {
     tl_net *net;
     tl_cache_options options;
     int64_t length;
-    int64_t layer; /* the next one to ask, while a forward runs */
     bool last_only;
-    tl_tensor **part; /* keys and values in turn, 2·N */
+    tl_tensor **
+        part; /* keys and values in turn, 2·N; of latent attention one for both, and NULL; NULL of layers that read another's */
 };
 
-/* New keys and values [B,G,t,K] of the next layer, written behind the old ones; *k and *v become all of them [B,G,past+t,K]. */
-bool tl_cache_append(tl_net *net, tl_tensor **k, tl_tensor **v);
+/* New keys and values [B,G,t,K] of the block, written behind the old ones; *k and *v become all that the new positions may see
+ * [B,G,past+t,K]: in a layer that sees a window fewer of the past than the positions seen. Without a cache, or of a block that
+ * keeps none: as they are. */
+bool tl_cache_append(tl_net *net, const tl_block *block, tl_tensor **k, tl_tensor **v);
+
+/* Of latent attention: what keys and values are made from, [B,1,t,Rkv+Kr]. All of it, [B,1,past+t,Rkv+Kr]; NULL with the context's
+ * error. */
+tl_tensor *tl_cache_append_latent(tl_net *net, const tl_block *block, tl_tensor *x);
 
 #endif

@@ -130,11 +130,7 @@ static void fill_gpt2(const tl_catalogue_entry *entry, tl_model *model) {
 void tl_catalogue_layers(tl_model *model, unsigned bit, int64_t first, int64_t period, bool others) {
     for (int64_t i = first; i < model->layers && i < TL_MODEL_LAYERS; i++)
         if (((i + 1) % period == 0) != others)
-            model->layer[i] = (uint8_t)(model->layer[i] | bit);
-}
-
-void tl_catalogue_not_computed(tl_model *model, const char *what) {
-    (void)snprintf(model->not_computed, sizeof model->not_computed, "%s", what);
+            model->layer[i] = (uint16_t)(model->layer[i] | bit);
 }
 
 /* The names that configurations of the family give its sizes. */
@@ -166,7 +162,7 @@ static void fill_family(const tl_catalogue_entry *entry, tl_model *model) {
         model->rope_high_freq = entry->rope_high_freq;
         model->rope_original_context = entry->rope_original_context;
     }
-    if (model->norm == TL_NORM_RMS_ONE) /* Gemma alone */
+    if (model->norm == TL_NORM_RMS_ONE || entry->family == TL_FAMILY_GEMMA4) /* Gemma alone */
         model->embedding_scale = __builtin_sqrt((double)entry->width);
     if (entry->more != NULL)
         entry->more(model);

@@ -22,9 +22,6 @@ typedef struct tl_catalogue_entry {
 /* Sets `bit` in every layer i from `first` on where (i + 1) mod period is 0, or, with `others`, where it is not. */
 void tl_catalogue_layers(tl_model *model, unsigned bit, int64_t first, int64_t period, bool others);
 
-/* What changes results and no account. */
-void tl_catalogue_not_computed(tl_model *model, const char *what);
-
 extern const tl_catalogue_entry tl_catalogue_table[];
 extern const int tl_catalogue_table_count;
 

@@ -20,6 +20,7 @@ typedef enum choice_index {
     SOFTMAX,
     SOFTMAX_FP32,
     MASK_TENSOR,
+    CLAMP_SCORES,
     DROPOUT_MASK,
     MEAN_INPUT,
     EXPERTS,
@@ -27,6 +28,13 @@ typedef enum choice_index {
     UPDATE,
     UPDATE_IN_BACKWARD,
     DOCUMENTS,
+    GRADS_APART,
+    HOLD_LOGITS,
+    OFFLOAD,
+    ADAPTERS,
+    BASE_HEAD,
+    BASE_BY_F16,
+    BASE_INPUT,
     CHOICES
 } choice_index;
 
@@ -45,6 +53,7 @@ static const tl_choice choices_table[CHOICES] = {
     [SOFTMAX] = {"softmax", "fused|composed", "Eager: softmax as one op, or operation by operation"},
     [SOFTMAX_FP32] = {"softmax-fp32", "off|on", "Eager: softmax of 16-bit scores in f32, and back"},
     [MASK_TENSOR] = {"mask-tensor", "off|on", "Eager: the causal mask is a tensor that is added"},
+    [CLAMP_SCORES] = {"clamp-scores", "off|on", "Eager: masked scores are kept by a largest with the lowest number"},
     [DROPOUT_MASK] = {"dropout-mask", "1|2|4", "Bytes an element of a dropout's mask"},
     [MEAN_INPUT] = {"mean-input", "off|on", "Composed norms: the mean keeps its input (PyTorch 1.13)"},
     [EXPERTS] = {"experts", "dropless|capacity[:F]", "Experts take all their tokens, or F times an even share"},
@@ -54,6 +63,13 @@ static const tl_choice choices_table[CHOICES] = {
     [UPDATE_IN_BACKWARD] = {"update-in-backward", "off|on",
                             "Each parameter is stepped as soon as its gradient is whole"},
     [DOCUMENTS] = {"documents", "joined|masked", "Packed documents: attention across them, or within each alone"},
+    [GRADS_APART] = {"grads-apart", "off|on", "A gradient is made as a tensor before it is added to what is there"},
+    [HOLD_LOGITS] = {"hold-logits", "off|on", "The loss's f32 logits live until the next forward"},
+    [OFFLOAD] = {"offload", "off|on", "Inputs of recomputed layers wait in the host's memory"},
+    [ADAPTERS] = {"adapters", "run|f32", "Adapters in the run's format, or in f32"},
+    [BASE_HEAD] = {"base-head", "off|on", "A quantised base: the output projection too"},
+    [BASE_BY_F16] = {"base-by-f16", "off|on", "NF4 weights are written out in f16 and cast"},
+    [BASE_INPUT] = {"base-input", "off|on", "Products with a quantised weight keep their input (bitsandbytes)"},
 };
 
 int tl_choice_count(void) { return CHOICES; }
@@ -108,6 +124,8 @@ static int get(const tl_choices *c, int index) {
         return c->softmax_fp32;
     case MASK_TENSOR:
         return c->mask_tensor;
+    case CLAMP_SCORES:
+        return c->clamp_scores;
     case DROPOUT_MASK:
         return c->dropout_mask_bytes == 4 ? 2 : c->dropout_mask_bytes == 2;
     case MEAN_INPUT:
@@ -120,8 +138,22 @@ static int get(const tl_choices *c, int index) {
         return (int)c->grads;
     case UPDATE:
         return (int)c->update;
-    default:
+    case UPDATE_IN_BACKWARD:
         return c->update_in_backward;
+    case GRADS_APART:
+        return c->grads_apart;
+    case HOLD_LOGITS:
+        return c->hold_logits;
+    case OFFLOAD:
+        return c->offload;
+    case ADAPTERS:
+        return c->adapters_f32;
+    case BASE_HEAD:
+        return c->base_head;
+    case BASE_BY_F16:
+        return c->base_by_f16;
+    default:
+        return c->base_keeps_input;
     }
 }
 
@@ -164,6 +196,9 @@ static void set(tl_choices *c, int index, int place) {
     case MASK_TENSOR:
         c->mask_tensor = place != 0;
         break;
+    case CLAMP_SCORES:
+        c->clamp_scores = place != 0;
+        break;
     case DROPOUT_MASK:
         c->dropout_mask_bytes = place == 0 ? 0 : 1 << place;
         break;
@@ -183,8 +218,29 @@ static void set(tl_choices *c, int index, int place) {
     case UPDATE:
         c->update = (tl_update_code)place;
         break;
-    default:
+    case UPDATE_IN_BACKWARD:
         c->update_in_backward = place != 0;
+        break;
+    case GRADS_APART:
+        c->grads_apart = place != 0;
+        break;
+    case HOLD_LOGITS:
+        c->hold_logits = place != 0;
+        break;
+    case OFFLOAD:
+        c->offload = place != 0;
+        break;
+    case ADAPTERS:
+        c->adapters_f32 = place != 0;
+        break;
+    case BASE_HEAD:
+        c->base_head = place != 0;
+        break;
+    case BASE_BY_F16:
+        c->base_by_f16 = place != 0;
+        break;
+    default:
+        c->base_keeps_input = place != 0;
         break;
     }
 }
@@ -388,10 +444,20 @@ static const char *effect(const tl_model *m, const tl_choices *c, int index) {
     case SOFTMAX_FP32:
     case MASK_TENSOR:
         return eager_effect(c, index);
+    case CLAMP_SCORES:
+        return c->attention == TL_ATTENTION_EAGER && !c->mask_tensor ? "no mask is added to its scores (mask-tensor on)"
+                                                                     : eager_effect(c, index);
     case DROPOUT_MASK:
         return has_dropout(m) ? NULL : "it has no dropout";
     case EXPERTS:
         return m->experts > 0 ? NULL : "it has no experts";
+    case HOLD_LOGITS:
+        return c->loss == TL_LOSS_FULL_FP32 || c->loss == TL_LOSS_LOG_SOFTMAX || c->loss == TL_LOSS_CHUNKS_FP32
+                   ? NULL
+                   : "its loss is one op on the logits (loss full-fp32, log-softmax or chunks-fp32 would have a "
+                     "variable)";
+    case BASE_HEAD:
+        return m->tied ? "its head is its token table, which is not quantised" : NULL;
     default:
         return NULL;
     }
@@ -423,12 +489,20 @@ static bool in_range(const tl_choices *c) {
                                       [SOFTMAX_FP32] = 1,
                                       [MEAN_INPUT] = 1,
                                       [MASK_TENSOR] = 1,
+                                      [CLAMP_SCORES] = 1,
                                       [DROPOUT_MASK] = 2,
                                       [EXPERTS] = TL_EXPERTS_CAPACITY,
                                       [DOCUMENTS] = 1,
                                       [GRADS] = TL_GRADS_F32,
                                       [UPDATE] = TL_UPDATE_FOREACH,
-                                      [UPDATE_IN_BACKWARD] = 1};
+                                      [UPDATE_IN_BACKWARD] = 1,
+                                      [GRADS_APART] = 1,
+                                      [HOLD_LOGITS] = 1,
+                                      [OFFLOAD] = 1,
+                                      [ADAPTERS] = 1,
+                                      [BASE_HEAD] = 1,
+                                      [BASE_BY_F16] = 1,
+                                      [BASE_INPUT] = 1};
     for (int i = 0; i < CHOICES; i++)
         if (get(c, i) < 0 || get(c, i) > last[i])
             return false;

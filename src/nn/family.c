@@ -24,6 +24,7 @@ static void gemma(tl_model *m, tl_norm_place place, tl_qk_norm qk_norm) {
 static void start_classic(tl_model *m) {
     switch (m->family) {
     case TL_FAMILY_PHI:
+    case TL_FAMILY_PHI_MSFT:
         classic(m, TL_GELU_TANH);
         m->place = TL_PLACE_PARALLEL;
         m->head_bias = true;
@@ -110,6 +111,7 @@ void tl_model_start(tl_model *m, tl_family family) {
     m->family = family;
     switch (family) {
     case TL_FAMILY_PHI:
+    case TL_FAMILY_PHI_MSFT:
     case TL_FAMILY_GPT_NEOX:
     case TL_FAMILY_GPTJ:
     case TL_FAMILY_OPT:
@@ -120,6 +122,7 @@ void tl_model_start(tl_model *m, tl_family family) {
     case TL_FAMILY_FALCON:
         rotary(m, TL_NORM_LAYER, TL_GELU_ERF, false);
         m->place = TL_PLACE_PARALLEL;
+        m->alibi_scaled = true;
         break;
     case TL_FAMILY_GEMMA:
         gemma(m, TL_PLACE_BEFORE, TL_QK_NONE);

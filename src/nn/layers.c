@@ -57,22 +57,51 @@ struct tl_block_call {
     tl_block_function *function;
 };
 
+/* The region's inputs in turn: x, the layer's own embeddings, keys and values of another layer; outputs: y, and keys and values
+ * that others read. */
 static tl_status block_region(tl_ctx *ctx, const void *user, tl_tensor *const in[], tl_tensor *out[]) {
     const struct tl_block_call *call = user;
-    out[0] = call->function(call->net, call->block, in[0]);
+    const tl_block *b = call->block;
+    tl_beside beside = {0};
+    int n = 1;
+    if (b->own_gate)
+        beside.own = in[n++];
+    if (b->kv_from >= 0) {
+        beside.k = in[n++];
+        beside.v = in[n++];
+    }
+    out[0] = call->function(call->net, b, in[0], &beside);
+    if (b->kv_given) {
+        out[1] = beside.k;
+        out[2] = beside.v;
+    }
     return tl_ctx_status(ctx);
 }
 
-tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x) {
+static tl_tensor *apply_again(tl_net *net, struct tl_block_call *call, tl_tensor *x, tl_beside *beside) {
+    tl_tensor *in[4] = {x}, *out[3] = {0};
+    const tl_block *b = call->block;
+    int n = 1;
+    if (b->own_gate)
+        in[n++] = beside->own;
+    if (b->kv_from >= 0) {
+        in[n++] = beside->k;
+        in[n++] = beside->v;
+    }
+    bool before = net->ctx->offload;
+    net->ctx->offload = net->choices.offload;
+    tl_checkpoint(net->ctx, block_region, call, sizeof *call, in, n, out, b->kv_given ? 3 : 1);
+    net->ctx->offload = before;
+    if (b->kv_given) {
+        beside->k = out[1];
+        beside->v = out[2];
+    }
+    return out[0];
+}
+
+tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x, tl_beside *beside) {
     const tl_recompute *r = &net->recompute;
     bool again = r->kind == TL_RECOMPUTE_FULL || (r->kind == TL_RECOMPUTE_EVERY && index % r->every == 0);
     struct tl_block_call call = {net, &net->blocks[index], function};
-    if (!again)
-        return function(net, call.block, x);
-    tl_tensor *y = NULL;
-    bool before = net->ctx->offload;
-    net->ctx->offload = net->offload;
-    tl_checkpoint(net->ctx, block_region, &call, sizeof call, &x, 1, &y, 1);
-    net->ctx->offload = before;
-    return y;
+    return again ? apply_again(net, &call, x, beside) : function(net, call.block, x, beside);
 }

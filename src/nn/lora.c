@@ -4,6 +4,7 @@
 #include "nn/start.h"
 #include "tally/ops_choices.h"
 #include "tally/ops_layers.h"
+#include "tally/ops_moe.h"
 #include "tally/views.h"
 #include "tally/init.h"
 #include "tensor/ctx.h"
@@ -38,137 +39,32 @@ tl_status tl_lora_check(const tl_lora_options *o, tl_error *error) {
             "a learned prompt of %lld rows from layer %lld on, beside adapters of rank %lld; one of the two would work",
             (long long)o->prefix, (long long)o->prefix_from, (long long)o->rank);
     if (o->rank == 0 && (o->base != TL_LORA_PLAIN || o->prefix > 0) && !o->alpha && !o->dropout &&
-        !(o->targets && o->targets[0]))
+        !(o->targets && o->targets[0]) && !(o->trained && o->trained[0]))
         return TL_OK; /* frozen and quantised, nothing to train */
     if (o->rank == 0 && (o->alpha != 0 || o->dropout != 0 || (o->targets && o->targets[0]) ||
-                         o->base != TL_LORA_PLAIN || o->adapters_f32))
+                         (o->trained && o->trained[0]) || o->base != TL_LORA_PLAIN || o->adapters_f32))
         return tl_fail(error, TL_ERR_ARGUMENT,
                        "without adapters (rank 0) their alpha, dropout, targets, base and format have no effect");
-    if (o->targets && strlen(o->targets) >= TL_LORA_TARGETS)
-        return tl_fail(error, TL_ERR_ARGUMENT, "the targets are longer than %d bytes", TL_LORA_TARGETS - 1);
+    if ((o->targets && strlen(o->targets) >= TL_LORA_TARGETS) || (o->trained && strlen(o->trained) >= TL_LORA_TARGETS))
+        return tl_fail(error, TL_ERR_ARGUMENT, "the names of layers are longer than %d bytes", TL_LORA_TARGETS - 1);
     return TL_OK;
 }
 
-/* ---- targets ---- */
-
-typedef struct part {
-    const char *at;
-    int length;
-} part;
-
-/* Of "model.layers.0.self_attn.q_proj.weight" the part `from_end` before ".weight": 0 is q_proj, 1 self_attn. */
-static part part_of(const char *name, int from_end) {
-    const char *end = name + strlen(name) - strlen(".weight");
-    for (;; from_end--) {
-        const char *at = end;
-        while (at > name && at[-1] != '.')
-            at--;
-        if (from_end == 0)
-            return (part){at, (int)(end - at)};
-        if (at == name)
-            return (part){name, 0};
-        end = at - 1;
-    }
-}
-
-static bool holds(part p, const char *text) {
-    size_t n = strlen(text);
-    for (int i = 0; i + (int)n <= p.length; i++)
-        if (memcmp(p.at + i, text, n) == 0)
-            return true;
-    return false;
-}
-
-static bool is_attention(const char *name) {
-    part module = part_of(name, 1);
-    return holds(module, "attn") || holds(module, "attention");
-}
-
-static bool is_target(const char *name, const char *word, size_t length) {
-    part last = part_of(name, 0);
-    if (length == strlen("all-linear") && memcmp(word, "all-linear", length) == 0)
-        return true;
-    if (length == strlen("attention") && memcmp(word, "attention", length) == 0)
-        return is_attention(name);
-    if (length == strlen("mlp") && memcmp(word, "mlp", length) == 0)
-        return !is_attention(name);
-    return (size_t)last.length == length && memcmp(last.at, word, length) == 0;
-}
-
-static int matches(const tl_net *net, const char *word, size_t length) {
-    int n = 0;
-    for (int i = 0; i < net->count; i++)
-        n += net->parameters[i].linear && is_target(net->parameters[i].name, word, length);
-    return n;
-}
-
-/* The names that layers have, each once. */
-static void list_names(const tl_net *net, char *text, size_t size) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < net->count && used < size; i++) {
-        bool seen = false;
-        if (!net->parameters[i].linear)
-            continue;
-        part last = part_of(net->parameters[i].name, 0);
-        for (int j = 0; j < i && !seen; j++) {
-            part other = net->parameters[j].linear ? part_of(net->parameters[j].name, 0) : (part){"", 0};
-            seen = other.length == last.length && memcmp(other.at, last.at, (size_t)last.length) == 0;
-        }
-        if (!seen)
-            used += (size_t)snprintf(text + used, size - used, "%s%.*s", used ? ", " : "", last.length, last.at);
-    }
-}
-
-/* peft's choice for the families it knows. */
-static const char *default_targets(const tl_net *net) {
-    static const char *const fused[] = {"c_attn", "query_key_value", "qkv_proj", "Wqkv"};
-    if (matches(net, "q_proj", 6) && matches(net, "v_proj", 6))
-        return "q_proj,v_proj";
-    for (size_t i = 0; i < sizeof fused / sizeof fused[0]; i++)
-        if (matches(net, fused[i], strlen(fused[i])))
-            return fused[i];
-    return "attention";
-}
-
-static bool check_targets(tl_net *net) {
-    const char *at = net->lora->targets;
-    do {
-        size_t length = strcspn(at, ",");
-        if (length == 0 || matches(net, at, length) == 0) {
-            char names[400];
-            list_names(net, names, sizeof names);
-            tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
-                        "adapters for \"%.*s\": %s has no linear layer of that name in its blocks; there are %s, or "
-                        "all-linear, attention and mlp",
-                        (int)(length < 60 ? length : 60), at, net->model.name, names[0] ? names : "none");
-            return false;
-        }
-        at += length;
-    } while (*at == ',' && at++);
-    return true;
-}
-
-static bool is_wanted(const tl_net *net, const char *name) {
-    const char *at = net->lora->targets;
-    do {
-        size_t length = strcspn(at, ",");
-        if (is_target(name, at, length))
-            return true;
-        at += length;
-    } while (*at == ',' && at++);
-    return false;
-}
-
 /* ---- adapters ---- */
+
+/* Kaiming uniform of a = √5 is ±1/√in, of experts' A [E, rank, in] too (torch's fans would count its rank as well). */
+static tl_status start_uniform(tl_tensor *t, const char *name) {
+    const tl_shape *s = tl_tensor_shape(t);
+    double bound = 1 / tl_square_root((double)s->dim[s->ndim - 1].size);
+    return tl_init_uniform(t, -bound, bound, name);
+}
 
 /* Behind the net's parameters, booked where the weight is. */
 tl_tensor *tl_lora_parameter(tl_net *net, const char *weight, const char *which, tl_shape shape, tl_lora_start start) {
     tl_ctx *ctx = net->ctx;
     char name[200];
     bool narrow = tl_dtype_bytes(net->dtype) < 4;
-    part last = part_of(weight, 0);
-    snprintf(name, sizeof name, "%.*s.%s.weight", (int)(last.at - weight) + last.length, weight, which);
+    snprintf(name, sizeof name, "%.*s.%s.weight", tl_lora_module_length(weight), weight, which);
     if (!tl_host_grow(ctx, &net->parameters, sizeof *net->parameters, net->count + 1, &net->capacity))
         return NULL;
     tl_dtype dtype = narrow && net->lora->options.adapters_f32 ? TL_F32 : net->dtype;
@@ -179,15 +75,29 @@ tl_tensor *tl_lora_parameter(tl_net *net, const char *weight, const char *which,
         return NULL;
     }
     net->parameters[net->count++] = (tl_parameter){.name = copy, .tensor = t, .decay = true, .adapter = true};
-    /* a = √5 makes the bound 1/√in: Kaiming's gain √(2/(1 + a²)) times √3/√in */
-    double gain = tl_init_gain(TL_GAIN_LEAKY_RELU, tl_square_root(5.0));
     tl_status status = start == TL_LORA_ZEROS  ? tl_init_zeros(t)
                        : start == TL_LORA_ONES ? tl_init_ones(t)
-                                               : tl_init_kaiming_uniform(t, TL_FAN_IN, gain, name);
+                                               : start_uniform(t, name);
     if (status != TL_OK)
         return NULL;
     tl_tensor_require_grad(t, true);
     return t;
+}
+
+static void adapter_shapes(tl_net *net, const tl_lora_slot *slot, tl_dim r, tl_shape *a, tl_shape *b) {
+    tl_ctx *ctx = net->ctx;
+    const tl_dim *d = slot->shape.dim;
+    if (slot->experts) {
+        tl_dim in = d[slot->turned ? 1 : 2], out = d[slot->turned ? 2 : 1];
+        *a = TL_SHAPE(ctx, d[0], r, in);
+        *b = TL_SHAPE(ctx, d[0], out, r);
+    } else if (net->lora->options.merged_qv) { /* all rows but the keys' */
+        *a = TL_SHAPE(ctx, tl_dim_mul(ctx, tl_dim_of(2), r), d[1]);
+        *b = TL_SHAPE(ctx, tl_dim_mul(ctx, tl_dim_add(ctx, net->symbols.H, net->symbols.G), net->symbols.K), r);
+    } else {
+        *a = TL_SHAPE(ctx, r, d[1]);
+        *b = TL_SHAPE(ctx, d[0], r);
+    }
 }
 
 static bool adapt(tl_net *net, int index) {
@@ -199,14 +109,11 @@ static bool adapt(tl_net *net, int index) {
     tl_place before = ctx->place;
     ctx->place.region = slot->weight->storage->region;
     ctx->place.module = slot->weight->storage->module;
-    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters"), rows = r,
-           out = slot->shape.dim[0];
-    if (net->lora->options.merged_qv) { /* all rows but the keys' */
-        rows = tl_dim_mul(ctx, tl_dim_of(2), r);
-        out = tl_dim_mul(ctx, tl_dim_add(ctx, net->symbols.H, net->symbols.G), net->symbols.K);
-    }
-    slot->a = tl_lora_parameter(net, name, "lora_A", TL_SHAPE(ctx, rows, slot->shape.dim[1]), TL_LORA_UNIFORM);
-    slot->b = slot->a ? tl_lora_parameter(net, name, "lora_B", TL_SHAPE(ctx, out, r), TL_LORA_ZEROS) : NULL;
+    tl_dim r = tl_dim_symbol(ctx, "r", net->lora->options.rank, "rank of the adapters");
+    tl_shape a, b;
+    adapter_shapes(net, slot, r, &a, &b);
+    slot->a = tl_lora_parameter(net, name, "lora_A", a, TL_LORA_UNIFORM);
+    slot->b = slot->a ? tl_lora_parameter(net, name, "lora_B", b, TL_LORA_ZEROS) : NULL;
     ctx->place = before;
     net->lora->layers += slot->b != NULL;
     return slot->b != NULL;
@@ -228,6 +135,8 @@ bool tl_lora_begin(tl_net *net, const tl_lora_options *options) {
     net->lora->options.alpha = options->alpha > 0 ? options->alpha : 2.0 * (double)options->rank;
     snprintf(net->lora->targets, sizeof net->lora->targets, "%s", options->targets ? options->targets : "");
     net->lora->options.targets = net->lora->targets;
+    snprintf(net->lora->trained, sizeof net->lora->trained, "%s", options->trained ? options->trained : "");
+    net->lora->options.trained = net->lora->trained;
     return true;
 }
 
@@ -253,16 +162,17 @@ bool tl_lora_finish(tl_net *net) {
     }
     if (l->options.merged_qv)
         snprintf(l->targets, sizeof l->targets, "%s", net->fused_qkv);
-    if (!l->targets[0])
-        snprintf(l->targets, sizeof l->targets, "%s", default_targets(net));
-    if (!check_targets(net))
+    if (!tl_lora_check_names(net))
         return false;
     for (int i = 0; i < count; i++) {
-        tl_tensor_require_grad(net->parameters[i].tensor, false);
-        net->parameters[i].frozen = true;
+        tl_parameter *p = &net->parameters[i];
+        if (tl_lora_is_trained(net, p) && tl_tensor_needs_grad(p->tensor))
+            continue;
+        tl_tensor_require_grad(p->tensor, false);
+        p->frozen = true;
     }
     for (int i = 0; i < count; i++)
-        if (net->parameters[i].linear && is_wanted(net, net->parameters[i].name) && !adapt(net, i))
+        if (tl_lora_is_target(net, &net->parameters[i]) && !adapt(net, i))
             return false;
     return true;
 }
@@ -287,7 +197,7 @@ tl_status tl_net_use_lora(tl_net *net, const tl_lora_options *options) {
         const tl_storage *s = net->parameters[i].tensor->storage;
         ctx->place.region = s->region;
         ctx->place.module = s->module;
-        ok = !net->parameters[i].linear || tl_lora_settle(net, i);
+        ok = tl_lora_settle_again(net, i);
         ctx->place.region = place.region;
         ctx->place.module = place.module;
     }
@@ -337,6 +247,10 @@ static tl_tensor *merged_delta(tl_net *net, const tl_lora_slot *slot, tl_tensor 
     return delta;
 }
 
+static tl_tensor *times(tl_tensor *x, tl_tensor *w, tl_tensor *offsets, const char *site) {
+    return offsets ? tl_grouped_linear_(x, w, NULL, offsets, false, site) : tl_linear_(x, w, NULL, site);
+}
+
 /* alpha/rank goes onto A's small result, where it costs rank and not `out` products a token. */
 tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site) {
     tl_lora_slot *slot = tl_lora_slot_of(net, w, false);
@@ -345,16 +259,22 @@ tl_tensor *tl_lora_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bia
     tl_tensor *y = tl_scaled_output(slot, tl_lora_base_layer(net, slot, x, bias, site), site);
     if (!slot->b || !y)
         return y;
+    return tl_lora_add(net, slot, y, x, NULL, site);
+}
+
+/* y + B·(alpha/rank·A·x); takes x cast or dropped out as the options say. */
+tl_tensor *tl_lora_add(tl_net *net, const tl_lora_slot *slot, tl_tensor *y, tl_tensor *x, tl_tensor *offsets,
+                       const char *site) {
     const tl_lora_options *o = &net->lora->options;
     tl_module_begin_(net->ctx, "lora", -1, site);
     bool up = !net->ctx->cast_inputs && tl_dtype_bytes(x->dtype) < tl_dtype_bytes(slot->a->dtype);
     tl_tensor *in = up ? tl_cast_(x, slot->a->dtype, site) : x;
     in = tl_dropout_if(net, in, o->dropout, "lora");
-    tl_tensor *low = tl_linear_(in, slot->a, NULL, site), *delta;
+    tl_tensor *low = times(in, slot->a, offsets, site), *delta;
     if (o->merged_qv)
         delta = merged_delta(net, slot, low, site);
     else
-        delta = tl_linear_(tl_scale_(low, o->alpha / (double)o->rank, 0, site), slot->b, NULL, site);
+        delta = times(tl_scale_(low, o->alpha / (double)o->rank, 0, site), slot->b, offsets, site);
     tl_tensor *same = delta ? tl_cast_(delta, y->dtype, site) : NULL;
     if (same != delta)
         tl_release(delta);
@@ -375,6 +295,7 @@ static bool merge_one(tl_net *net, tl_lora_slot *slot) {
     tl_tensor *w = tl_lora_full(net, slot, wide);
     if (slot->b) {
         tl_tensor *delta = tl_matmul(tl_cast(slot->b, wide), tl_cast(slot->a, wide));
+        delta = slot->turned ? tl_transpose(delta, -1, -2) : delta;
         w = tl_add(w, tl_scale(delta, o->alpha / (double)o->rank, 0));
     }
     bool ok = slot->kind == TL_LORA_PLAIN ? w && tl_write_slice(slot->weight, tl_cast(w, net->dtype), 0, 0)

@@ -2,7 +2,9 @@
 #include "nn/lora.h"
 
 #include "tally/ops_choices.h"
+#include "tally/ops_moe.h"
 #include "tally/ops_quantize.h"
+#include "tally/views.h"
 #include "tensor/ctx.h"
 
 #include <stdlib.h>
@@ -39,6 +41,8 @@ tl_lora_slot *tl_lora_slot_of(tl_net *net, const tl_tensor *weight, bool make) {
     slot->parameter = place_of(net, weight);
     slot->weight = net->parameters[slot->parameter].tensor;
     slot->shape = slot->weight->shape;
+    slot->experts = net->parameters[slot->parameter].experts;
+    slot->turned = net->parameters[slot->parameter].turned;
     l->slots[l->count++] = slot;
     return slot;
 }
@@ -67,13 +71,19 @@ static tl_tensor *keep_as_parameter(tl_tensor *t) {
     return t;
 }
 
+/* Experts' rows as rows of one matrix. */
+static tl_tensor *as_rows(tl_net *net, tl_tensor *w) {
+    const tl_shape *s = &w->shape;
+    return s->ndim == 3 ? tl_reshape(w, TL_SHAPE(net->ctx, tl_dim_mul(net->ctx, s->dim[0], s->dim[1]), s->dim[2])) : w;
+}
+
 /* The packed form of `weight` and its scales, kept; false with the context's error and nothing kept. */
 static bool pack(tl_net *net, tl_lora_base kind, const char *name, tl_tensor *weight, tl_tensor **packed,
                  tl_tensor *scale[3]) {
     tl_ctx *ctx = net->ctx;
     tl_nf4 w;
     if (kind == TL_LORA_INT8)
-        return tl_net_int8_of(net, name, weight, packed, &scale[0]);
+        return tl_net_int8_of(net, name, as_rows(net, weight), packed, &scale[0]);
     if (tl_quantize_nf4(weight, kind == TL_LORA_NF4_TWICE, &w) != TL_OK) {
         if (ctx->error.status == TL_ERR_ARGUMENT) { /* a value: of which parameter the op cannot know */
             tl_error was = ctx->error;
@@ -133,6 +143,20 @@ bool tl_lora_settle(tl_net *net, int index) {
     return settle(net, index);
 }
 
+bool tl_lora_settle_experts(tl_net *net, int index, bool turned) {
+    tl_parameter *p = &net->parameters[index];
+    p->experts = true;
+    p->turned = turned;
+    return settle(net, index);
+}
+
+bool tl_lora_settle_again(tl_net *net, int index) {
+    const tl_parameter *p = &net->parameters[index];
+    if (p->tensor == net->head)
+        return tl_lora_settle_head(net, index);
+    return !(p->linear || p->experts) || settle(net, index);
+}
+
 bool tl_lora_settle_head(tl_net *net, int index) {
     return !net->lora || !net->lora->options.base_head || settle(net, index);
 }
@@ -143,6 +167,15 @@ static tl_nf4 packed_of(const tl_net *net, const tl_lora_slot *slot) {
                     .outer = slot->scale[1],
                     .mean = slot->scale[2],
                     .by_f16 = net->lora->options.base_by_f16};
+}
+
+/* bitsandbytes' product keeps its input: options.base_keeps_input. Takes y. */
+static tl_tensor *keeping(const tl_net *net, tl_tensor *y, tl_tensor *x, const char *site) {
+    bool keeps = net->lora->options.base_keeps_input && x && tl_tensor_needs_grad(x);
+    tl_tensor *kept = keeps ? tl_retain_(y, x, site) : y;
+    if (kept != y)
+        tl_release(y);
+    return kept;
 }
 
 tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *x, tl_tensor *bias, const char *site) {
@@ -157,11 +190,26 @@ tl_tensor *tl_lora_base_layer(tl_net *net, const tl_lora_slot *slot, tl_tensor *
     tl_nf4 w = packed_of(net, slot);
     tl_tensor *y = slot->kind == TL_LORA_INT8 ? tl_linear_int8_(x, slot->weight, slot->scale[0], bias, site)
                                               : tl_linear_nf4_(x, &w, slot->shape.dim[0], bias, site);
-    bool keeps = net->lora->options.base_keeps_input && x && tl_tensor_needs_grad(x);
-    tl_tensor *kept = keeps ? tl_retain_(y, x, site) : y;
-    if (kept != y)
-        tl_release(y);
-    return kept;
+    return keeping(net, y, x, site);
+}
+
+tl_tensor *tl_lora_base_experts(tl_net *net, const tl_lora_slot *slot, tl_tensor *x, tl_tensor *bias,
+                                tl_tensor *offsets, const char *site) {
+    tl_ctx *ctx = net->ctx;
+    if (slot->kind == TL_LORA_PLAIN)
+        return tl_grouped_linear_(x, slot->weight, bias, offsets, slot->turned, site);
+    if (x && ctx->cast_inputs && x->dtype != TL_F64) {
+        x = tl_cast_(x, ctx->autocast, site);
+        bias = bias ? tl_cast_(bias, ctx->autocast, site) : NULL;
+    }
+    tl_frozen_experts w = {.experts = slot->shape.dim[0], .transposed = slot->turned};
+    if (slot->kind == TL_LORA_INT8) {
+        w.q = slot->weight;
+        w.scale = slot->scale[0];
+    } else
+        w.nf4 = packed_of(net, slot);
+    tl_dim out = slot->shape.dim[slot->turned ? 2 : 1];
+    return keeping(net, tl_grouped_linear_packed_(x, &w, out, bias, offsets, site), x, site);
 }
 
 tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype) {
@@ -170,7 +218,7 @@ tl_tensor *tl_lora_full(tl_net *net, const tl_lora_slot *slot, tl_dtype dtype) {
     if (slot->kind == TL_LORA_PLAIN)
         return tl_cast(slot->weight, dtype);
     if (slot->kind == TL_LORA_INT8)
-        return tl_cast(tl_dequantize(slot->weight, slot->scale[0], NULL, &rows), dtype);
+        return tl_cast(tl_reshape(tl_dequantize(slot->weight, slot->scale[0], NULL, &rows), slot->shape), dtype);
     tl_nf4 w = packed_of(net, slot);
     return tl_dequantize_nf4(&w, slot->shape, dtype);
 }

@@ -22,8 +22,11 @@ static tl_tensor *capped(const tl_net *net, tl_tensor *y) {
 static tl_tensor *logits_of(tl_net *net, tl_tensor *x) {
     tl_tensor *w = head_weight(net);
     tl_lora_slot *slot = net->lora && net->head ? tl_lora_slot_of(net, w, false) : NULL;
-    if (slot)
-        return capped(net, tl_scaled_output(slot, tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE), TL_HERE));
+    if (slot) {
+        tl_tensor *y = tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE);
+        y = tl_scaled_output(slot, y, TL_HERE);
+        return capped(net, y && slot->b ? tl_lora_add(net, slot, y, x, NULL, TL_HERE) : y);
+    }
     return capped(net, tl_linear(x, w, net->head_bias));
 }
 
@@ -53,7 +56,7 @@ static tl_tensor *loss_by_log_softmax(tl_net *net, tl_tensor *logits, tl_tensor 
         dtype = TL_F32;
     tl_tensor *wide = tl_cast(logits, dtype);
     tl_tensor *rows = wide ? as_rows(net, wide, 1) : NULL, *log_p = tl_log_softmax(rows);
-    if (net->hold_logits && rows && net->n_held < TL_LOSS_CHUNKS_MAX)
+    if (net->choices.hold_logits && rows && net->n_held < TL_LOSS_CHUNKS_MAX)
         net->held[net->n_held++] = tl_keep(rows);
     if (wide != logits) {
         if (rows != wide)
@@ -240,9 +243,10 @@ static tl_status run_fused(tl_net *net, const struct chunks *c, const tl_dim *si
 static tl_tensor *fused(tl_net *net, tl_tensor *x, const struct chunks *c, const tl_dim *size) {
     tl_ctx *ctx = net->ctx;
     tl_tensor *of[3] = {x, head_weight(net), net->head_bias}, *gradient[3] = {0};
-    if (net->lora && (net->lora->options.base_head || net->lora->options.scales)) {
+    if (net->lora && net->head && tl_lora_slot_of(net, net->head, false)) {
         tl_ctx_fail(ctx, TL_ERR_UNSUPPORTED,
-                    "the fused loss reads the head as it is, and this one is quantised or scaled");
+                    "the fused loss reads the head as it is, and this one is quantised, scaled or has adapters; loss "
+                    "full, chunked or chunks-kept would work");
         return NULL;
     }
     bool recording = ctx->recording, wanted[3];

@@ -13,9 +13,10 @@
 
 /* In the order of tl_family; Hugging Face's model_type where there is one. */
 static const char *const family_names[] = {
-    "gpt2",  "llama",  "cruncher", "mistral", "mixtral",    "qwen2",       "qwen2_moe",   "qwen3",   "qwen3_moe",
-    "gemma", "gemma2", "gemma3",   "gemma4",  "phi",        "phi3",        "olmo",        "olmo2",   "gpt_neox",
-    "gptj",  "opt",    "bloom",    "falcon",  "starcoder2", "deepseek_v2", "deepseek_v3", "gpt_oss", "llama4"};
+    "gpt2",   "llama",      "cruncher",    "mistral",     "mixtral", "qwen2",  "qwen2_moe",
+    "qwen3",  "qwen3_moe",  "gemma",       "gemma2",      "gemma3",  "gemma4", "phi",
+    "phi3",   "olmo",       "olmo2",       "gpt_neox",    "gptj",    "opt",    "bloom",
+    "falcon", "starcoder2", "deepseek_v2", "deepseek_v3", "gpt_oss", "llama4", "phi-msft"};
 _Static_assert(sizeof family_names / sizeof family_names[0] == TL_FAMILY_COUNT, "a family without a name");
 
 const char *tl_family_name(tl_family family) {
@@ -84,6 +85,7 @@ static tl_status check_fields(const char *name, const number_field *fields, size
 
 static tl_status check_numbers(const char *name, const tl_model *m, tl_error *error) {
     bool rotary = turns(m), yarn = m->rope_scaling == TL_ROPE_YARN;
+    bool by_length = m->rope_scaling == TL_ROPE_DYNAMIC || m->rope_scaling == TL_ROPE_LONGROPE;
     bool local = (all_bits(m) & TL_LAYER_LOCAL_ROPE) != 0;
     const number_field fields[] = {
         {"norm_epsilon", m->norm_epsilon, true, 1},
@@ -93,10 +95,11 @@ static tl_status check_numbers(const char *name, const tl_model *m, tl_error *er
         {"dropout_residual", m->dropout_residual, true, 0.999999},
         {"rope_theta", rotary ? m->rope_theta : 1, false, 1e18},
         {"rope_local_theta", local ? m->rope_local_theta : 1, false, 1e18},
-        {"rope_factor", m->rope_factor, !yarn && m->rope_scaling != TL_ROPE_LINEAR, 1e9},
+        {"rope_factor", m->rope_factor, m->rope_scaling == TL_ROPE_PLAIN || m->rope_scaling == TL_ROPE_LLAMA3, 1e9},
         {"rope_low_freq", is_llama3(m) ? m->rope_low_freq : 1, false, 1e9},
         {"rope_high_freq", is_llama3(m) ? m->rope_high_freq : 1, false, 1e9},
-        {"rope_original_context", is_llama3(m) || yarn ? (double)m->rope_original_context : 1, false, 1e12},
+        {"rope_original_context", is_llama3(m) || yarn || by_length ? (double)m->rope_original_context : 1, false,
+         1e12},
         {"rope_beta_fast", yarn ? m->rope_beta_fast : 1, false, 1e9},
         {"rope_beta_slow", yarn ? m->rope_beta_slow : 1, false, 1e9},
         {"rope_attention_factor", m->rope_attention_factor, true, 1e9},
@@ -135,7 +138,7 @@ static tl_status check_kinds(const char *name, const tl_model *m, tl_error *erro
         {"place", (unsigned)m->place, TL_PLACE_POST},
         {"qk_norm", (unsigned)m->qk_norm, TL_QK_L2},
         {"positions", (unsigned)m->positions, TL_POSITIONS_ALIBI},
-        {"rope_scaling", (unsigned)m->rope_scaling, TL_ROPE_YARN},
+        {"rope_scaling", (unsigned)m->rope_scaling, TL_ROPE_LONGROPE},
         {"router", (unsigned)m->router, TL_ROUTER_SIGMOID_INPUT},
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -158,6 +161,27 @@ static tl_status check_kinds(const char *name, const tl_model *m, tl_error *erro
     return TL_OK;
 }
 
+/* longrope's factors, one for each pair that turns. */
+static tl_status check_factors(const char *name, const tl_model *m, tl_error *error) {
+    int64_t turned = m->rotary_size > 0 ? m->rotary_size : m->kv_rank > 0 ? m->qk_rope : m->head_size;
+    if (m->rope_scaling != TL_ROPE_LONGROPE || !turns(m))
+        return TL_OK;
+    if (m->rope_factors < 1 || m->rope_factors > TL_MODEL_PAIRS || m->rope_factors != turned / 2)
+        return tl_fail(error, TL_ERR_SHAPE, "model %s: rope_factors is %lld; %lld pairs of a head turn, %d at most",
+                       name, (long long)m->rope_factors, (long long)(turned / 2), TL_MODEL_PAIRS);
+    for (int64_t i = 0; i < m->rope_factors; i++) {
+        const number_field fields[] = {{"rope_short", m->rope_short[i], false, 1e9},
+                                       {"rope_long", m->rope_long[i], false, 1e9}};
+        tl_status status = check_fields(name, fields, 2, error);
+        if (status != TL_OK)
+            return status;
+    }
+    if (m->rope_original_context < 2)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: rope_original_context is %lld; longrope's must be above 1",
+                       name, (long long)m->rope_original_context);
+    return TL_OK;
+}
+
 /* How much of a head turns: pairs, so an even number. */
 static tl_status check_turned(const char *name, const tl_model *m, tl_error *error) {
     if (!turns(m))
@@ -176,7 +200,7 @@ static tl_status check_turned(const char *name, const tl_model *m, tl_error *err
         return tl_fail(error, TL_ERR_SHAPE,
                        "model %s: head size (K) %lld is odd; rotary positions turn pairs, so K must be even", name,
                        (long long)m->head_size);
-    return TL_OK;
+    return check_factors(name, m, error);
 }
 
 static tl_status check_gpt2(const char *name, const tl_model *m, tl_error *error) {
@@ -217,7 +241,7 @@ static tl_status check_heads(const char *name, const tl_model *m, tl_error *erro
 
 static tl_status check_layers(const char *name, const tl_model *m, tl_error *error) {
     const unsigned known = TL_LAYER_WINDOW | TL_LAYER_CHUNKED | TL_LAYER_NO_ROTARY | TL_LAYER_EXPERTS |
-                           TL_LAYER_LOCAL_ROPE | TL_LAYER_GLOBAL_HEADS;
+                           TL_LAYER_LOCAL_ROPE | TL_LAYER_GLOBAL_HEADS | TL_LAYER_SHARED_KV | TL_LAYER_WIDE_MLP;
     unsigned bits = all_bits(m);
     if (m->window < 0 || ((bits & (TL_LAYER_WINDOW | TL_LAYER_CHUNKED)) != 0 && m->window < 1))
         return tl_fail(error, TL_ERR_ARGUMENT,
@@ -363,14 +387,16 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
         fits = add_product(&total, m->layers, m->width, m->width, 1) && add_product(&total, 1, m->width, 1, 1);
     } else {
         fits = tl_add_i64(m->context, m->position_offset, &rows) && add_product(&total, 2, m->vocab, m->width, 1) &&
-               add_product(&total, rows, m->width, 1, 1) && add_product(&total, m->layers, m->width, m->ff, 3) &&
+               add_product(&total, rows, m->width, 1, 1) && add_product(&total, m->layers, m->width, m->ff, 6) &&
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers, m->width, m->heads, m->head_size) &&
                add_product(&total, m->layers * 2, m->width, m->kv_heads, m->head_size) &&
                add_product(&total, m->layers * 16, m->width + m->ff, 1, 1) && add_experts(&total, m) &&
                add_latent(&total, m) && add_product(&total, m->layers * 4, m->width, m->heads, m->global_head_size) &&
                add_product(&total, 4, m->width, m->embedding_size, 1) &&
-               add_product(&total, 2, m->vocab, m->embedding_size, 1);
+               add_product(&total, 2, m->vocab, m->embedding_size, 1) &&
+               add_product(&total, m->layers, m->layer_input_size, m->layer_input_vocab, 1) &&
+               add_product(&total, m->layers * 3, m->layer_input_size, m->width, 1);
     }
     if (!fits || !tl_mul_i64(total, 64, &total))
         return tl_fail(error, TL_ERR_OVERFLOW,
@@ -386,6 +412,49 @@ static tl_status check_products(const char *name, const tl_model *m, tl_error *e
     return TL_OK;
 }
 
+enum {
+    KIND_BITS = TL_LAYER_WINDOW | TL_LAYER_CHUNKED | TL_LAYER_NO_ROTARY | TL_LAYER_LOCAL_ROPE | TL_LAYER_GLOBAL_HEADS
+};
+
+int64_t tl_model_kv_source(const tl_model *m, int64_t layer) {
+    int64_t i = layer;
+    if (layer < 0 || layer >= TL_MODEL_LAYERS || !(m->layer[layer] & TL_LAYER_SHARED_KV))
+        return layer;
+    while (i >= 0 && ((m->layer[i] & TL_LAYER_SHARED_KV) || ((m->layer[i] ^ m->layer[layer]) & KIND_BITS)))
+        i--;
+    return i;
+}
+
+static tl_status check_shared(const char *name, const tl_model *m, tl_error *error) {
+    if (!(all_bits(m) & TL_LAYER_SHARED_KV))
+        return TL_OK;
+    if (m->kv_rank > 0 || m->fused_qkv || tl_names_of(m)->layout != TL_FUSED_NONE)
+        return tl_fail(error, TL_ERR_UNSUPPORTED,
+                       "model %s: layers share keys and values where their projections stand apart alone", name);
+    for (int64_t i = 0; i < m->layers; i++)
+        if (tl_model_kv_source(m, i) < 0)
+            return tl_fail(
+                error, TL_ERR_ARGUMENT,
+                "model %s: layer %lld takes keys and values of an earlier layer of its kind, but none before it "
+                "has its own; fewer layers that share would work",
+                name, (long long)i);
+    return TL_OK;
+}
+
+static tl_status check_layer_inputs(const char *name, const tl_model *m, tl_error *error) {
+    if (m->layer_input_size == 0 && m->layer_input_vocab == 0)
+        return TL_OK;
+    if (m->layer_input_size < 1 || m->layer_input_size > MOST_SIZE)
+        return tl_fail(error, TL_ERR_ARGUMENT, "model %s: layer_input_size (Dl) is %lld; it must be from 1 to %lld",
+                       name, (long long)m->layer_input_size, (long long)MOST_SIZE);
+    if (m->layer_input_vocab < m->vocab || m->layer_input_vocab > MOST_SIZE)
+        return tl_fail(error, TL_ERR_ARGUMENT,
+                       "model %s: layer_input_vocab (Vl) is %lld; every token needs a row, so it must be from the "
+                       "vocabulary (V), %lld, to %lld",
+                       name, (long long)m->layer_input_vocab, (long long)m->vocab, (long long)MOST_SIZE);
+    return TL_OK;
+}
+
 static tl_status check_tables(const char *name, const tl_model *m, tl_error *error) {
     if (m->position_offset < 0 || m->position_offset > INT64_C(1) << 20)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: position_offset is %lld; it must be from 0 to %d", name,
@@ -397,8 +466,8 @@ static tl_status check_tables(const char *name, const tl_model *m, tl_error *err
 }
 
 typedef tl_status check(const char *name, const tl_model *model, tl_error *error);
-static check *const checks[] = {check_kinds,  check_heads,  check_tables, tl_names_check,
-                                check_layers, check_latent, check_experts};
+static check *const checks[] = {check_kinds,  check_heads,   check_tables, tl_names_check,    check_layers,
+                                check_latent, check_experts, check_shared, check_layer_inputs};
 
 tl_status tl_model_check(const tl_model *model, tl_error *error) {
     const sized_field fields[] = {

@@ -2,10 +2,13 @@
  * Tokens are sorted by expert and go through grouped products, or into places of a fixed number (tl_choices.experts); both have
  * shapes that no routing changes. The families' code adds no load-balancing loss to the loss unless its user asks for router logits
  * (output_router_logits, false in every family), and so none is added here. */
+#include "nn/lora.h"
 #include "nn/names.h"
 
 #include "tally/ops_index.h"
+#include "tally/ops_elementwise.h"
 #include "tally/ops_moe.h"
+#include "tally/views.h"
 #include "tensor/ctx.h"
 
 #include <stdio.h>
@@ -19,32 +22,35 @@ static tl_tensor *parameter(tl_net *net, const char *path, const char *end, tl_s
     return tl_net_parameter(net, name, shape, start, std > 0, false);
 }
 
+static tl_tensor *weights(tl_net *net, const char *path, const char *end, tl_shape shape, bool turned) {
+    tl_tensor *w = parameter(net, path, end, shape, net->model.init_std);
+    return w && tl_lora_settle_experts(net, net->count - 1, turned) ? w : NULL;
+}
+
 static bool build_apart(tl_net *net, tl_experts *e, const char *path) {
     char gate[48], up[48], down[48];
     tl_ctx *ctx = net->ctx;
     const tl_names *n = net->names;
     const tl_symbols *s = &net->symbols;
-    double std = net->model.init_std;
     snprintf(gate, sizeof gate, "experts.%s.weight", n->expert_gate);
     snprintf(up, sizeof up, "experts.%s.weight", n->expert_up);
     snprintf(down, sizeof down, "experts.%s.weight", n->expert_down);
-    return (e->gate = parameter(net, path, gate, TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
-           (e->up = parameter(net, path, up, TL_SHAPE(ctx, s->E, s->Fe, s->D), std)) &&
-           (e->down = parameter(net, path, down, TL_SHAPE(ctx, s->E, s->D, s->Fe), std));
+    return (e->gate = weights(net, path, gate, TL_SHAPE(ctx, s->E, s->Fe, s->D), false)) &&
+           (e->up = weights(net, path, up, TL_SHAPE(ctx, s->E, s->Fe, s->D), false)) &&
+           (e->down = weights(net, path, down, TL_SHAPE(ctx, s->E, s->D, s->Fe), false));
 }
 
 static bool build_fused(tl_net *net, tl_experts *e, const char *path) {
     tl_ctx *ctx = net->ctx;
     const tl_symbols *s = &net->symbols;
-    double std = net->model.init_std;
     tl_dim both = tl_dim_mul(ctx, tl_dim_of(2), s->Fe);
     bool bias = net->model.expert_bias, rows = net->names->fused_rows;
     tl_shape up = rows ? TL_SHAPE(ctx, s->E, both, s->D) : TL_SHAPE(ctx, s->E, s->D, both);
     tl_shape down = rows ? TL_SHAPE(ctx, s->E, s->D, s->Fe) : TL_SHAPE(ctx, s->E, s->Fe, s->D);
-    return (e->fused = parameter(net, path, "experts.gate_up_proj", up, std)) &&
+    return (e->fused = weights(net, path, "experts.gate_up_proj", up, !rows)) &&
            (!bias ||
             (e->fused_bias = parameter(net, path, "experts.gate_up_proj_bias", TL_SHAPE(ctx, s->E, both), 0))) &&
-           (e->down = parameter(net, path, "experts.down_proj", down, std)) &&
+           (e->down = weights(net, path, "experts.down_proj", down, !rows)) &&
            (!bias || (e->down_bias = parameter(net, path, "experts.down_proj_bias", TL_SHAPE(ctx, s->E, s->D), 0)));
 }
 
@@ -76,6 +82,19 @@ static bool build_correction(tl_net *net, tl_experts *e, const char *path) {
     return e->correction != NULL;
 }
 
+/* DeepSeek's router is a parameter and no nn.Linear (modeling_deepseek.py, MoEGate: F.linear of both in f32): what quantises
+ * linear layers, or sets adapters on them, passes it by. */
+static tl_tensor *build_router(tl_net *net, tl_experts *e, const char *path) {
+    const tl_symbols *s = &net->symbols;
+    const tl_model *m = &net->model;
+    char name[192];
+    if (!net->names->router_f32)
+        return tl_net_linear(net, path, s->E, s->D, m->init_std, m->router_bias, &e->router_bias);
+    snprintf(name, sizeof name, "%s.weight", path);
+    return tl_net_parameter(net, name, TL_SHAPE(net->ctx, s->E, s->D), (tl_start){TL_START_NORMAL, m->init_std}, true,
+                            false);
+}
+
 bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
     char inside[128], part[160];
     const tl_names *n = net->names;
@@ -84,7 +103,7 @@ bool tl_experts_build(tl_net *net, tl_block *block, const char *path) {
     tl_experts *e = &block->experts;
     snprintf(inside, sizeof inside, "%s%s%s", path, n->moe, n->moe[0] ? "." : "");
     snprintf(part, sizeof part, "%s%s", inside, n->router);
-    bool ok = (e->router = tl_net_linear(net, part, s->E, s->D, m->init_std, m->router_bias, &e->router_bias)) != NULL;
+    bool ok = (e->router = build_router(net, e, part)) != NULL;
     ok = ok && (!m->correction_bias || build_correction(net, e, inside));
     ok = ok && (n->expert_gate_up ? build_fused : build_apart)(net, e, inside);
     if (ok && m->shared_ff > 0) {
@@ -107,7 +126,9 @@ static bool is_16_bit(tl_dtype dtype) { return dtype == TL_BF16 || dtype == TL_F
 static tl_tensor *scores(tl_net *net, const tl_experts *e, tl_tensor *x) {
     tl_tensor *w = e->router;
     bool narrow = is_16_bit(net->dtype);
-    if (narrow && net->names->router_f32 && !tl_net_scale_of(net, w)) {
+    bool whole =
+        !tl_net_scale_of(net, w) && !(net->lora && tl_lora_slot_of(net, w, false)); /* else known by its handle */
+    if (narrow && net->names->router_f32 && whole) {
         x = tl_cast(x, TL_F32);
         w = tl_cast(w, TL_F32);
     }
@@ -148,7 +169,38 @@ static bool route(tl_net *net, const tl_experts *e, tl_tensor *x, tl_routing *ro
 
 struct dispatch {
     tl_tensor *order, *offsets; /* offsets NULL: places of a fixed number, rows [E,C,…] */
+    tl_tensor *even;            /* then these, where weights are not plain */
 };
+
+/* Rows times weights that are quantised, have adapters, or both: by grouped products alone. */
+static tl_tensor *adapted_product(tl_net *net, const struct dispatch *d, const tl_lora_slot *slot, tl_tensor *x,
+                                  tl_tensor *bias) {
+    tl_ctx *ctx = net->ctx;
+    tl_tensor *offsets = d->offsets ? d->offsets : d->even;
+    tl_shape s = *tl_tensor_shape(x);
+    if (s.ndim == 3)
+        x = tl_reshape(x, TL_SHAPE(ctx, tl_dim_mul(ctx, s.dim[0], s.dim[1]), s.dim[2]));
+    tl_tensor *y = tl_lora_base_experts(net, slot, x, bias, offsets, TL_HERE);
+    if (y && slot->b)
+        y = tl_lora_add(net, slot, y, x, offsets, TL_HERE);
+    return y && s.ndim == 3 ? tl_view(y, TL_SHAPE(ctx, s.dim[0], s.dim[1], tl_tensor_shape(y)->dim[1])) : y;
+}
+
+static bool is_adapted(tl_net *net, const tl_experts *e) {
+    tl_tensor *weights[] = {e->gate, e->up, e->fused, e->down};
+    for (int i = 0; net->lora && i < 4; i++)
+        if (weights[i] && tl_lora_slot_of(net, weights[i], false))
+            return true;
+    return false;
+}
+
+/* 0, C, 2·C, …: what tl_moe_sort's offsets would be, with all places taken. */
+static tl_tensor *even_offsets(tl_net *net, tl_dim places) {
+    tl_ctx *ctx = net->ctx;
+    tl_dim n = tl_dim_add(ctx, net->symbols.E, tl_dim_of(1));
+    tl_tensor *t = tl_empty(ctx, TL_I32, TL_SHAPE(ctx, n), TL_WORK);
+    return t ? tl_range(t, 0, (double)places.size) : NULL;
+}
 
 /* Rows of experts times their weights: apart [E,out,in], or as published fused [E,in,out]. */
 static tl_tensor *expert_product(tl_net *net, const struct dispatch *d, const char *name, tl_tensor *x, tl_tensor *w,
@@ -156,6 +208,9 @@ static tl_tensor *expert_product(tl_net *net, const struct dispatch *d, const ch
     if (!x)
         return NULL;
     tl_enter(net, name, -1);
+    const tl_lora_slot *slot = net->lora ? tl_lora_slot_of(net, w, false) : NULL;
+    if (slot)
+        return tl_leave(net, adapted_product(net, d, slot, x, bias));
     if (d->offsets)
         return tl_leave(net, tl_grouped_linear(x, w, bias, d->offsets, as_published));
     tl_tensor *y = tl_matmul(x, as_published ? w : tl_transpose(w, -1, -2));
@@ -213,7 +268,10 @@ static tl_tensor *routed(tl_net *net, const tl_experts *e, tl_tensor *seen, tl_t
     bool into = net->model.router == TL_ROUTER_SIGMOID_INPUT; /* k = 1: the weight scales what the expert reads */
     if (net->choices.experts == TL_EXPERTS_CAPACITY) {
         double factor = net->choices.capacity_factor > 0 ? net->choices.capacity_factor : 1;
-        d.order = tl_moe_capacity(r.experts, s->E, tl_moe_capacity_dim(net->ctx, n, s->k, s->E, factor), false);
+        tl_dim places = tl_moe_capacity_dim(net->ctx, n, s->k, s->E, factor);
+        d.order = tl_moe_capacity(r.experts, s->E, places, false);
+        if (is_adapted(net, e) && !(d.even = even_offsets(net, places)))
+            return tl_leave(net, NULL);
     } else if (tl_moe_sort(r.experts, s->E, &d.order, &d.offsets) != TL_OK)
         return tl_leave(net, NULL);
     if (into)

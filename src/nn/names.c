@@ -79,6 +79,22 @@ static const tl_names names[TL_FAMILY_COUNT] = {
                        .up = "fc1",
                        .down = "fc2",
                        .one_head_symbol = true},
+    [TL_FAMILY_PHI_MSFT] = {.prefix = "transformer.",
+                            .layers = "h",
+                            .embed = "embd",
+                            .tokens = "embd.wte",
+                            .final_norm = "lm_head.ln",
+                            .final_outside = true,
+                            .head = "lm_head.linear",
+                            .norm_1 = "ln",
+                            .attention = "mixer",
+                            .fused = "Wqkv",
+                            .layout = TL_FUSED_IN_TURN,
+                            .out = "out_proj",
+                            .mlp = "mlp",
+                            .up = "fc1",
+                            .down = "fc2",
+                            .one_head_symbol = true},
     [TL_FAMILY_PHI3] = {LLAMA_MODEL, LLAMA_NORMS, .attention = "self_attn", .fused = "qkv_proj",
                         .layout = TL_FUSED_IN_TURN, .out = "o_proj", .mlp = "mlp", .gate_up = "gate_up_proj",
                         .down = "down_proj"},
@@ -166,6 +182,8 @@ tl_status tl_names_check(const char *name, const tl_model *m, tl_error *error) {
         return refuse(name, m, "with shared experts", error);
     if (m->embedding_size != 0 && m->family != TL_FAMILY_OPT)
         return refuse(name, m, "with embeddings of another width", error);
+    if (m->layer_input_size != 0 && m->family != TL_FAMILY_GEMMA4)
+        return refuse(name, m, "with per-layer embeddings", error);
     if (m->sinks && m->kv_rank > 0)
         return refuse(name, m, "with sinks in latent attention", error);
     if (m->kv_rank > 0 && n->layout != TL_FUSED_NONE)

@@ -18,7 +18,8 @@ struct tl_names {
     const char *layers; /* holds the blocks: "layers" */
     const char *embed;  /* the module in which embedding happens */
     const char *tokens, *positions, *embedding_norm, *final_norm;
-    const char *head; /* without the prefix */
+    bool final_outside; /* final_norm stands beside the prefix, with the head */
+    const char *head;   /* without the prefix */
     const char *norm_1, *norm_1_after, *norm_2, *norm_2_after;
     const char *attention, *q, *k, *v, *fused, *out, *q_norm, *k_norm;
     tl_fused layout;

@@ -77,6 +77,8 @@ static void make_symbols(tl_net *net) {
         expert_symbols(net);
     s->Gg = sized(ctx, "Gg", m->global_kv_heads, "key/value heads of global layers");
     s->Kg = sized(ctx, "Kg", m->global_head_size, "head size of global layers");
+    s->Dl = sized(ctx, "Dl", m->layer_input_size, "width of a layer's own embeddings");
+    s->Vl = sized(ctx, "Vl", m->layer_input_vocab, "vocabulary of the layers' own embeddings");
     s->De = m->embedding_size > 0 ? tl_dim_symbol(ctx, "De", m->embedding_size, "width of the embeddings") : s->D;
 }
 
@@ -192,7 +194,8 @@ int64_t tl_net_count_trainable(const tl_net *net) {
 
 /* The experts' weights and biases have their axis in front. */
 static bool is_of_experts(const tl_net *net, const tl_parameter *p) {
-    return net->model.experts > 0 && strstr(p->name, ".experts.") && tl_tensor_size(p->tensor, 0) == net->model.experts;
+    const tl_shape *shape = p->full ? p->full : &p->tensor->shape;
+    return net->model.experts > 0 && strstr(p->name, ".experts.") && shape->dim[0].size == net->model.experts;
 }
 
 void tl_net_count(const tl_net *net, tl_parameter_count *count) {
@@ -256,10 +259,6 @@ char *tl_recompute_text(tl_recompute recompute, char *buffer, size_t size) {
 }
 
 const tl_choices *tl_net_choices(const tl_net *net) { return &net->choices; }
-
-void tl_net_hold_logits(tl_net *net, bool hold) { net->hold_logits = hold; }
-
-void tl_net_offload(tl_net *net, bool offload) { net->offload = offload; }
 
 void tl_net_let_go(tl_net *net) {
     tl_free_rotary_tables(net);

@@ -47,14 +47,19 @@ typedef struct tl_block {
     tl_norm norm_1, norm_1_after, norm_2, norm_2_after;
     tl_norm mlp_after, experts_before, experts_after; /* where experts run beside the MLP */
     tl_tensor *scalar;                                /* [1]; NULL: none */
+    tl_tensor *own_gate, *own_projection;             /* of per-layer embeddings: nn/own.c; NULL: none */
+    tl_norm own_after;
     tl_attention attention;
     tl_mlp mlp;
     tl_experts experts; /* router NULL: a dense layer */
-    uint8_t layer;      /* TL_LAYER_… */
+    uint16_t layer;     /* TL_LAYER_… */
+    int64_t kv_from;    /* the layer whose keys and values it reads; −1: its own */
+    bool kv_given;      /* later layers read its own */
+    tl_tensor *kept[2]; /* these, while a forward runs: kept */
 } tl_block;
 
-/* Every 2-D weight of a block; entries that it has not are NULL. `products`: those computed in float8. */
-enum { TL_BLOCK_WEIGHTS = 18, TL_BLOCK_PRODUCTS = 14 };
+/* Every 2-D weight of a block; entries that it has not are NULL. The first, `products`, are computed in float8. */
+enum { TL_BLOCK_WEIGHTS = 17, TL_BLOCK_PRODUCTS = 15 };
 void tl_block_weights(tl_block *block, tl_tensor **at[TL_BLOCK_WEIGHTS]);
 
 typedef struct tl_family_code {
@@ -124,14 +129,15 @@ struct tl_net {
     const tl_names *names;
     tl_tensor *token_table, *position_table, *head, *head_bias; /* head NULL: tied */
     tl_tensor *embed_in, *embed_out; /* where embeddings have another width than the blocks */
-    tl_tensor *slopes;               /* ALiBi's, f32 [H]; NULL: other positions */
+    tl_tensor *own_table, *own_in;   /* per-layer embeddings: [Vl, N·Dl], and the projection [N·Dl, D]; NULL: none */
+    tl_norm own_norm;
+    tl_tensor *slopes; /* ALiBi's, f32 [H]; NULL: other positions */
     tl_block *blocks;
     tl_norm embedding_norm, final_norm;
     tl_rotary_table tables[TL_TABLES];
     tl_mask masks[TL_MASKS];
     int n_tables, n_masks;
-    bool hold_logits, offload;
-    tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: tl_train_options */
+    tl_tensor *held[TL_LOSS_CHUNKS_MAX]; /* logits that the training loop has in a variable: choices.hold_logits */
     int n_held;
     const char *fused_qkv; /* the name of the product of q, k and v in one; NULL: they are apart */
     struct tl_lora *lora;  /* adapters and quantised weights: nn/lora.h; NULL: none */
@@ -176,8 +182,20 @@ bool tl_mlp_build(tl_net *net, tl_mlp *mlp, const char *path, tl_dim width);
 bool tl_experts_build(tl_net *net, tl_block *block, const char *path);
 bool tl_embed_build(tl_net *net);
 tl_tensor *tl_embed(tl_net *net, tl_tensor *tokens);
-tl_tensor *tl_apply_attention(tl_net *net, const tl_block *block, tl_tensor *x);
+/* What a block reads beside the stream, and what of it later ones read. */
+typedef struct tl_beside {
+    tl_tensor *own; /* the layer's part of the per-layer embeddings [B,T,Dl]; NULL: none */
+    tl_tensor *k,
+        *v; /* where the block has none: those it reads. Where it gives its own: made there, in the caller's scope */
+} tl_beside;
+tl_tensor *tl_apply_attention(tl_net *net, const tl_block *block, tl_tensor *x, tl_beside *beside);
 tl_tensor *tl_apply_latent(tl_net *net, const tl_block *block, tl_tensor *x);
+/* Per-layer embeddings (nn/own.c): parameters of the net and of a block; each layer's part of them from the tokens and their
+ * embeddings x; what a block adds to y. */
+bool tl_own_build(tl_net *net);
+bool tl_own_build_block(tl_net *net, tl_block *block, const char *path);
+bool tl_own_inputs(tl_net *net, tl_tensor *tokens, tl_tensor *x, tl_tensor *own[TL_MODEL_LAYERS]);
+tl_tensor *tl_own_add(tl_net *net, const tl_block *block, tl_tensor *y, tl_tensor *own);
 /* Within the module of the MLP already. */
 tl_tensor *tl_apply_mlp(tl_net *net, const tl_mlp *mlp, tl_tensor *x);
 tl_tensor *tl_apply_experts(tl_net *net, const tl_block *block, tl_tensor *x);
@@ -192,24 +210,25 @@ tl_tensor *tl_leave_part(tl_net *net, const char *name, tl_tensor *result);
 /* x·wᵀ + bias, in float8 where the net has a state for w: what tl_apply_linear computes. */
 tl_tensor *tl_product_layer(tl_net *net, tl_tensor *x, tl_tensor *w, tl_tensor *bias, const char *site);
 void tl_net_fp8_free(tl_net *net);
-/* Causal attention of q[B,H,T,K] over k[B,G,T,K], v[B,G,T,L], as chosen (tl_choices.attention); → [B,T,H·L]. k and v join
- * the cache where there is one. */
+/* Causal attention of q[B,H,T,K] over k[B,G,S,K], v[B,G,S,L], as chosen (tl_choices.attention); → [B,T,H·L]. S is T, or with a
+ * cache all positions: tl_cache_append comes before. */
 typedef struct tl_attend_options {
-    double scale;      /* 0: 1/√K */
-    double softcap;    /* 0: none */
-    int64_t window;    /* a row sees itself and window − 1 before it; 0: all */
-    bool chunked;      /* the window is a chunk: a row sees its own chunk alone */
-    tl_tensor *sinks;  /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
-    tl_tensor *slopes; /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
+    double scale;       /* 0: 1/√K */
+    double softcap;     /* 0: none */
+    int64_t window;     /* a row sees itself and window − 1 before it; 0: all */
+    bool chunked;       /* the window is a chunk: a row sees its own chunk alone */
+    tl_tensor *sinks;   /* parameter [H]: a logit that joins the softmax's sum; NULL: none */
+    tl_tensor *slopes;  /* [H] floats without a gradient, of ALiBi; NULL: none. Lives until backward */
+    bool slopes_scaled; /* tl_model.alibi_scaled */
 } tl_attend_options;
 tl_tensor *tl_attend(tl_net *net, tl_tensor *q, tl_tensor *k, tl_tensor *v, const tl_attend_options *options);
 /* Turns the first rotary_size (0, or beyond K: all) of x[B,n,T,K] as the model says (tl_model.rope_…), computed or by tables
  * as chosen. `local`: by rope_local_theta, unscaled. */
 tl_tensor *tl_rotate(tl_net *net, tl_tensor *x, bool local);
 /* Block `index` of x, checkpointed where the policy says so. */
-typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x);
+typedef tl_tensor *tl_block_function(tl_net *net, const tl_block *block, tl_tensor *x, tl_beside *beside);
 tl_block_function tl_decoder_block; /* every family's but cruncher's */
-tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x);
+tl_tensor *tl_apply_block(tl_net *net, int64_t index, tl_block_function *function, tl_tensor *x, tl_beside *beside);
 tl_tensor *tl_activate(tl_net *net, tl_tensor *x);
 /* activation(gate)·up, composed or fused as chosen. */
 tl_tensor *tl_gated(tl_net *net, tl_tensor *gate, tl_tensor *up);

@@ -37,7 +37,9 @@ static tl_tensor *composed_rms(const tl_choices *c, tl_norm_kind kind, tl_tensor
     if (h != x)
         tl_release(h);
     if (gain && (one_more || c->norm == TL_NORM_WIDE)) {
-        tl_tensor *by = tl_cast(gain, wide), *product = tl_mul(normal, one_more ? tl_scale(by, 1, 1) : by);
+        bool mixed = !one_more && tl_tensor_dtype(gain) != wide; /* torch keeps the narrow gain, and no wide copy */
+        tl_tensor *by = mixed ? NULL : tl_cast(gain, wide);
+        tl_tensor *product = mixed ? tl_mul_mixed(normal, gain) : tl_mul(normal, one_more ? tl_scale(by, 1, 1) : by);
         tl_release(normal);
         return tl_cast(product, dtype);
     }

@@ -11,7 +11,7 @@
 
 /* Of the blocks' linear layers and the projections of embeddings: not the experts', whose products are grouped. */
 static bool is_linear(tl_net *net, const tl_tensor *t) {
-    bool found = t == net->embed_in || t == net->embed_out;
+    bool found = t == net->embed_in || t == net->embed_out || t == net->own_in;
     for (int64_t i = 0; i < net->model.layers && !found; i++) {
         tl_tensor **at[TL_BLOCK_WEIGHTS];
         tl_block_weights(&net->blocks[i], at);
@@ -57,6 +57,8 @@ static void replace_everywhere(tl_net *net, const tl_tensor *old, tl_tensor *new
         net->embed_in = new;
     if (net->embed_out == old)
         net->embed_out = new;
+    if (net->own_in == old)
+        net->own_in = new;
 }
 
 bool tl_net_int8_of(tl_net *net, const char *name, tl_tensor *weight, tl_tensor **q_out, tl_tensor **scale_out) {

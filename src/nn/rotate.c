@@ -17,9 +17,12 @@ static tl_rotary_options options_of(const tl_net *net, int64_t width, bool local
         return o;
     if (width == m->global_head_size)
         o.pairs = m->global_rotary_size / 2;
-    o.scaling = m->rope_scaling == TL_ROPE_YARN     ? TL_ROTARY_YARN
-                : m->rope_scaling == TL_ROPE_LINEAR ? TL_ROTARY_LINEAR
-                                                    : TL_ROTARY_PLAIN;
+    static const tl_rotary_scaling kinds[] = {
+        [TL_ROPE_PLAIN] = TL_ROTARY_PLAIN,      [TL_ROPE_LLAMA3] = TL_ROTARY_PLAIN,
+        [TL_ROPE_LINEAR] = TL_ROTARY_LINEAR,    [TL_ROPE_YARN] = TL_ROTARY_YARN,
+        [TL_ROPE_DYNAMIC] = TL_ROTARY_DYNAMIC,  [TL_ROPE_NTK] = TL_ROTARY_NTK,
+        [TL_ROPE_LONGROPE] = TL_ROTARY_LONGROPE};
+    o.scaling = kinds[m->rope_scaling];
     o.factor = m->rope_factor;
     o.low_freq_factor = m->rope_low_freq;
     o.high_freq_factor = m->rope_high_freq;
@@ -30,6 +33,9 @@ static tl_rotary_options options_of(const tl_net *net, int64_t width, bool local
     o.mscale = m->rope_mscale;
     o.mscale_all = m->rope_mscale_all;
     o.no_truncate = m->rope_no_truncate;
+    o.short_factors = m->rope_short;
+    o.long_factors = m->rope_long;
+    o.factors = m->rope_factors;
     return o;
 }
 

@@ -435,6 +435,7 @@ static void backward_sample(uint64_t seed, tl_case *c) {
     sample_attr(&seed, &attr);
     sample_inputs(&seed, c, y);
     attr.has_slopes = tl_sample_below(&seed, 2);
+    attr.slopes_scaled = attr.has_slopes && tl_sample_below(&seed, 2);
     attr.wanted = 1 + (uint32_t)tl_sample_below(&seed, attr.has_sinks ? 15 : 7);
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 4, y);
     tl_sample_input(c, TL_F32, TL_FILL_POSITIVE, 3, (int64_t[]){y[0], y[2], y[1]});
@@ -514,6 +515,7 @@ tl_tensor *tl_flash_attention_(tl_tensor *q, tl_tensor *k, tl_tensor *v, const t
     attr.has_sinks = o->sinks != NULL;
     attr.has_slopes = o->slopes != NULL;
     attr.has_positions = o->positions != NULL;
+    attr.slopes_scaled = o->slopes_scaled;
     if (o->dropout != 0) {
         attr.dropout.seed = ctx->seed_dropout;
         attr.dropout.stream = tl_stream_id("dropout", o->dropout_name ? o->dropout_name : "");

@@ -9,20 +9,17 @@ typedef struct grouped_attr {
     bool transposed; /* weights are [E, in, out] */
 } grouped_attr;
 
-/* Input `input` must be offsets[E+1]. */
-static tl_status want_offsets(tl_sig *sig, int input, tl_dim n_expert) {
+tl_status tl_moe_want_offsets(tl_sig *sig, int input, tl_dim n_expert) {
     tl_dim more = tl_dim_add(sig->ctx, tl_dim_fixed(sig->ctx, n_expert), tl_dim_fixed(sig->ctx, tl_dim_of(1)));
     tl_status status = tl_sig_want_index(sig, input, "the offsets");
     return status ? status : tl_sig_want_vector(sig, input, more, "the tensor of offsets");
 }
 
-static tl_dim offsets_workspace(const tl_sig *sig, int input) {
+tl_dim tl_moe_offsets_workspace(const tl_sig *sig, int input) {
     return tl_dim_mul(sig->ctx, tl_dim_fixed(sig->ctx, tl_dim_of(8)), tl_in_dim(sig, input, 0));
 }
 
-/* The offsets in the workspace, checked. A product is told its sizes by the host, so that the host must know them; a device whose
- * products read them where they are has no use for this. */
-static tl_status read_offsets(const tl_sig *sig, tl_args *args, int input, int64_t rows, const int64_t **offsets) {
+tl_status tl_moe_read_offsets(const tl_sig *sig, tl_args *args, int input, int64_t rows, const int64_t **offsets) {
     const tl_array *from = &args->call.in[input];
     int64_t n = from->size[0], *to = args->call.work;
     tl_kcall copy = {
@@ -41,15 +38,14 @@ static tl_status read_offsets(const tl_sig *sig, tl_args *args, int input, int64
     return TL_OK;
 }
 
-/* The time model's efficiency is that of an even load; the count does not depend on it. */
-static void even_load(tl_cost *cost, int64_t m, int64_t n, int64_t k, int64_t n_expert) {
+void tl_moe_even_load(tl_cost *cost, int64_t m, int64_t n, int64_t k, int64_t n_expert) {
     cost->m = m / n_expert + (m % n_expert != 0);
     cost->n = n;
     cost->k = k;
     cost->batch = n_expert;
 }
 
-static char *rows_from(const tl_array *a, int64_t row) {
+char *tl_moe_rows_from(const tl_array *a, int64_t row) {
     return a->data ? a->data + row * a->stride[0] * tl_dtype_bytes(a->dtype) : a->data;
 }
 
@@ -74,7 +70,7 @@ static tl_status grouped_linear_infer(tl_sig *sig) {
                            tl_tensor_text(x, left, sizeof left), tl_tensor_text(w, right, sizeof right),
                            transposed ? "in, out" : "out, in");
     tl_dim out = w->shape.dim[transposed ? 2 : 1];
-    if ((status = want_offsets(sig, 2, w->shape.dim[0])))
+    if ((status = tl_moe_want_offsets(sig, 2, w->shape.dim[0])))
         return status;
     tl_shape bias_shape = {.ndim = 2, .dim = {w->shape.dim[0], out}};
     if (bias && (status = tl_sig_want_shape(sig, 3, &bias_shape, "the bias")))
@@ -90,8 +86,8 @@ static void grouped_linear_cost(const tl_sig *sig, tl_cost *cost) {
     cost->matmul = TL_AMOUNT(sig->ctx, 2, rows, in, out);
     if (sig->n_in > 3)
         cost->arithmetic = TL_AMOUNT(sig->ctx, 1, rows, out);
-    cost->workspace = offsets_workspace(sig, 2);
-    even_load(cost, rows.size, out.size, in.size, tl_in_dim(sig, 1, 0).size);
+    cost->workspace = tl_moe_offsets_workspace(sig, 2);
+    tl_moe_even_load(cost, rows.size, out.size, in.size, tl_in_dim(sig, 1, 0).size);
 }
 
 static void grouped_linear_saves(const tl_sig *sig, tl_saves *saves) {
@@ -106,7 +102,7 @@ static tl_status grouped_linear_forward(const tl_sig *sig, tl_args *args) {
     int in = TL_ATTR(grouped_attr, sig)->transposed ? 1 : 2, out = 3 - in;
     const int64_t *offsets;
     bool failed = false;
-    tl_status status = read_offsets(sig, args, 2, x->size[0], &offsets);
+    tl_status status = tl_moe_read_offsets(sig, args, 2, x->size[0], &offsets);
     tl_product p = {.engine = args->call.engine, .dtype = y->dtype, .failed = &failed};
     p.n = w->size[out];
     p.k = w->size[in];
@@ -118,11 +114,11 @@ static tl_status grouped_linear_forward(const tl_sig *sig, tl_args *args) {
     /* Experts without rows too: their weights count as read, since no plan can know which they are. */
     for (int64_t e = 0; status == TL_OK && !failed && e < w->size[0]; e++) {
         p.m = offsets[e + 1] - offsets[e];
-        p.a = rows_from(x, offsets[e]);
-        p.b = rows_from(w, e);
-        p.c = rows_from(y, offsets[e]);
+        p.a = tl_moe_rows_from(x, offsets[e]);
+        p.b = tl_moe_rows_from(w, e);
+        p.c = tl_moe_rows_from(y, offsets[e]);
         if (bias) {
-            p.bias = rows_from(bias, e);
+            p.bias = tl_moe_rows_from(bias, e);
             p.bias_stride = bias->stride[1];
         }
         args->kernels->product(&p);
@@ -149,7 +145,7 @@ static tl_status infer_outer(tl_sig *sig, int a, tl_dim n_expert, tl_shape *shap
         return tl_sig_fail(sig, TL_ERR_SHAPE, "%s and %s for %lld experts; matrices of as many rows would work",
                            tl_tensor_text(x, left, sizeof left), tl_tensor_text(y, right, sizeof right),
                            (long long)n_expert.size);
-    if ((status = want_offsets(sig, a + 2, n_expert)))
+    if ((status = tl_moe_want_offsets(sig, a + 2, n_expert)))
         return status;
     *shape = (tl_shape){.ndim = 3, .dim = {n_expert, x->shape.dim[1], y->shape.dim[1]}};
     return tl_sig_check_shape(sig, shape);
@@ -166,9 +162,9 @@ static tl_status outer_infer(tl_sig *sig) {
 static void cost_outer(const tl_sig *sig, int a, tl_cost *cost) {
     tl_dim rows = tl_in_dim(sig, a, 0), p = tl_in_dim(sig, a, 1), q = tl_in_dim(sig, a + 1, 1);
     cost->matmul = TL_AMOUNT(sig->ctx, 2, rows, p, q);
-    cost->workspace = offsets_workspace(sig, a + 2);
+    cost->workspace = tl_moe_offsets_workspace(sig, a + 2);
     int64_t n_expert = sig->out[0].shape.dim[0].size;
-    even_load(cost, rows.size, q.size, p.size, n_expert);
+    tl_moe_even_load(cost, rows.size, q.size, p.size, n_expert);
     int64_t share = cost->m;
     cost->m = p.size;
     cost->k = share;
@@ -180,7 +176,7 @@ static tl_status run_outer(const tl_sig *sig, tl_args *args, int a, bool accumul
     const tl_array *x = &args->call.in[a], *y = &args->call.in[a + 1], *c = &args->call.out[0];
     const int64_t *offsets;
     bool failed = false;
-    tl_status status = read_offsets(sig, args, a + 2, x->size[0], &offsets);
+    tl_status status = tl_moe_read_offsets(sig, args, a + 2, x->size[0], &offsets);
     tl_product p = {.engine = args->call.engine, .dtype = c->dtype, .accumulate = accumulate, .failed = &failed};
     p.m = x->size[1];
     p.n = y->size[1];
@@ -191,9 +187,9 @@ static tl_status run_outer(const tl_sig *sig, tl_args *args, int a, bool accumul
     p.c_row = c->stride[1];
     for (int64_t e = 0; status == TL_OK && !failed && e < c->size[0]; e++) {
         p.k = offsets[e + 1] - offsets[e];
-        p.a = rows_from(x, offsets[e]);
-        p.b = rows_from(y, offsets[e]);
-        p.c = rows_from(c, e);
+        p.a = tl_moe_rows_from(x, offsets[e]);
+        p.b = tl_moe_rows_from(y, offsets[e]);
+        p.c = tl_moe_rows_from(c, e);
         args->kernels->product(&p); /* of no rows: zeros */
     }
     return failed ? tl_product_failed(sig) : status;
@@ -201,7 +197,7 @@ static tl_status run_outer(const tl_sig *sig, tl_args *args, int a, bool accumul
 
 static tl_status outer_forward(const tl_sig *sig, tl_args *args) { return run_outer(sig, args, 0, false); }
 
-static void sample_offsets(tl_case *c, int64_t n_expert, int64_t rows) {
+void tl_moe_sample_offsets(tl_case *c, int64_t n_expert, int64_t rows) {
     int64_t size = n_expert + 1;
     tl_sample_input(c, TL_I32, TL_FILL_OFFSETS, 1, &size);
     c->in[c->n_in - 1].limit = rows;
@@ -220,7 +216,7 @@ static void sample_outer(uint64_t *seed, tl_case *c, bool into) {
     }
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){rows, p});
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){rows, q});
-    sample_offsets(c, n_expert, rows);
+    tl_moe_sample_offsets(c, n_expert, rows);
     memcpy(c->attr, &attr, sizeof attr);
     c->n_out = 1;
     c->tolerance = 1e-5;
@@ -271,7 +267,7 @@ static tl_status grouped_sum_infer(tl_sig *sig) {
         return tl_sig_fail(sig, TL_ERR_SHAPE, "%s for %lld experts; [rows, width] would work",
                            tl_tensor_text(sig->in[0], text, sizeof text), (long long)n_expert.size);
     tl_shape shape = {.ndim = 2, .dim = {n_expert, tl_in_dim(sig, 0, 1)}};
-    if ((status = want_offsets(sig, 1, n_expert)) || (status = tl_sig_check_shape(sig, &shape)))
+    if ((status = tl_moe_want_offsets(sig, 1, n_expert)) || (status = tl_sig_check_shape(sig, &shape)))
         return status;
     tl_sig_add(sig, sig->in[0]->dtype, &shape);
     return TL_OK;
@@ -279,20 +275,20 @@ static tl_status grouped_sum_infer(tl_sig *sig) {
 
 static void grouped_sum_cost(const tl_sig *sig, tl_cost *cost) {
     cost->arithmetic = tl_amount_shape(sig->ctx, 1, &sig->in[0]->shape);
-    cost->workspace = offsets_workspace(sig, 1);
+    cost->workspace = tl_moe_offsets_workspace(sig, 1);
 }
 
 static tl_status grouped_sum_forward(const tl_sig *sig, tl_args *args) {
     const tl_array *g = &args->call.in[0], *sums = &args->call.out[0];
     const int64_t *offsets;
-    tl_status status = read_offsets(sig, args, 1, g->size[0], &offsets);
+    tl_status status = tl_moe_read_offsets(sig, args, 1, g->size[0], &offsets);
     tl_kcall one = {.engine = args->call.engine, .n_in = 1, .n_out = 1};
     for (int64_t e = 0; status == TL_OK && e < sums->size[0]; e++) {
         one.in[0] = *g;
-        one.in[0].data = rows_from(g, offsets[e]);
+        one.in[0].data = tl_moe_rows_from(g, offsets[e]);
         one.in[0].size[0] = offsets[e + 1] - offsets[e];
         one.out[0] = *sums;
-        one.out[0].data = rows_from(sums, e);
+        one.out[0].data = tl_moe_rows_from(sums, e);
         one.out[0].size[0] = 1;
         args->kernels->sum(&one);
     }
@@ -305,7 +301,7 @@ static void grouped_sum_sample(uint64_t seed, tl_case *c) {
     memset(&attr, 0, sizeof attr);
     attr.n_expert.size = n_expert;
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){rows, 1 + tl_sample_below(&seed, 20)});
-    sample_offsets(c, n_expert, rows);
+    tl_moe_sample_offsets(c, n_expert, rows);
     memcpy(c->attr, &attr, sizeof attr);
     c->n_out = 1;
     c->tolerance = 1e-5;
@@ -313,6 +309,13 @@ static void grouped_sum_sample(uint64_t seed, tl_case *c) {
 
 TL_OP(grouped_sum, sizeof(outer_attr), grouped_sum_infer, grouped_sum_cost, TL_SAVES_NONE, grouped_sum_forward,
       TL_NO_GRAD, grouped_sum_sample);
+
+tl_tensor *tl_grouped_sum_(tl_tensor *g, tl_tensor *offsets, tl_dim n_expert, const char *site) {
+    outer_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.n_expert = n_expert;
+    return tl_run1(&tl_op_grouped_sum, (tl_tensor *[]){g, offsets}, 2, &attr, site);
+}
 
 /* ---- backward ---- */
 
@@ -340,7 +343,7 @@ static tl_status grouped_linear_grad(tl_ctx *ctx, const tl_saved *saved, tl_tens
             gin[1] = tl_run1(&tl_op_grouped_outer, (tl_tensor *[]){a, b, offsets}, 3, &attr, saved->site);
     }
     if (saved->n_in > 3 && tl_saved_needs(saved, 3))
-        gin[3] = tl_run1(&tl_op_grouped_sum, (tl_tensor *[]){g, offsets}, 2, &attr, saved->site);
+        gin[3] = tl_grouped_sum_(g, offsets, attr.n_expert, saved->site);
     return tl_ctx_status(ctx);
 }
 
@@ -353,7 +356,7 @@ static void grouped_linear_sample(uint64_t seed, tl_case *c) {
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){rows, in});
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 3,
                     (int64_t[]){n_expert, attr.transposed ? in : out, attr.transposed ? out : in});
-    sample_offsets(c, n_expert, rows);
+    tl_moe_sample_offsets(c, n_expert, rows);
     if (tl_sample_below(&seed, 2))
         tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 2, (int64_t[]){n_expert, out});
     memcpy(c->attr, &attr, sizeof attr);

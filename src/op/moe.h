@@ -33,6 +33,19 @@ typedef struct tl_moe_attrs {
 } tl_moe_attrs;
 tl_moe_attrs tl_moe_attrs_of(tl_dim n, tl_dim k);
 
+/* Input `input` must be offsets[E+1]. */
+tl_status tl_moe_want_offsets(tl_sig *sig, int input, tl_dim n_expert);
+/* Bytes at the front of the workspace that tl_moe_read_offsets takes. */
+tl_dim tl_moe_offsets_workspace(const tl_sig *sig, int input);
+/* The offsets in the workspace, checked. A product is told its sizes by the host, so that the host must know them; a device whose
+ * products read them where they are has no use for this. */
+tl_status tl_moe_read_offsets(const tl_sig *sig, tl_args *args, int input, int64_t rows, const int64_t **offsets);
+/* The time model's efficiency is that of an even load; the count does not depend on it. */
+void tl_moe_even_load(tl_cost *cost, int64_t m, int64_t n, int64_t k, int64_t n_expert);
+/* Where row `row` of a starts. */
+char *tl_moe_rows_from(const tl_array *a, int64_t row);
+void tl_moe_sample_offsets(tl_case *c, int64_t n_expert, int64_t rows);
+
 /* A sample's order: any choices, in one axis or two; *rows gets their number. */
 void tl_moe_sample_order(uint64_t *seed, tl_case *c, int64_t n, int64_t k);
 

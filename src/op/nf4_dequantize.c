@@ -67,6 +67,7 @@ static void nf4_dequantize_cost(const tl_sig *sig, tl_cost *cost) {
 }
 
 static tl_status nf4_dequantize_forward(const tl_sig *sig, tl_args *args) {
+    args->call.attr = NULL; /* all values, from the first */
     return tl_args_run(sig, args, args->kernels->nf4_dequantize);
 }
 

@@ -3,12 +3,51 @@
 
 #include <string.h>
 
+/* What is turned of a row. */
+static int64_t turned_of(const tl_sig *sig, const tl_rotary_attr *attr) {
+    return attr->rotated > 0 ? attr->rotated : tl_in_dim(sig, 0, -1).size;
+}
+
+static tl_status check_longrope(tl_sig *sig, const tl_rotary_attr *attr) {
+    int64_t pairs = turned_of(sig, attr) / 2;
+    if (attr->factors != pairs || (pairs > 0 && (!attr->short_factors || !attr->long_factors)))
+        return tl_sig_fail(sig, TL_ERR_SHAPE, "longrope has factors for %lld of %lld pairs; one for each would work",
+                           (long long)attr->factors, (long long)pairs);
+    for (int64_t i = 0; i < pairs; i++)
+        if (!(attr->short_factors[i] > 0 && attr->long_factors[i] > 0))
+            return tl_sig_fail(sig, TL_ERR_ARGUMENT,
+                               "longrope's factors of pair %lld are %g and %g; above 0 would work", (long long)i,
+                               attr->short_factors[i], attr->long_factors[i]);
+    if (attr->factor > 0 && attr->attention_factor >= 0 && attr->original_context > 1)
+        return TL_OK;
+    return tl_sig_fail(sig, TL_ERR_ARGUMENT,
+                       "longrope has factor %g, attention factor %g, original context %lld; above 0, 0 or more, and "
+                       "above 1 would work",
+                       attr->factor, attr->attention_factor, (long long)attr->original_context);
+}
+
+/* The kinds that take another base or other factors. */
+static tl_status check_by_length(tl_sig *sig, const tl_rotary_attr *attr) {
+    bool dynamic = attr->scaling == TL_ROTARY_DYNAMIC;
+    int64_t turned = turned_of(sig, attr);
+    if (attr->scaling == TL_ROTARY_LONGROPE)
+        return check_longrope(sig, attr);
+    if (attr->factor >= 1 && (!dynamic || attr->original_context > 0) && turned != 2)
+        return TL_OK;
+    return tl_sig_fail(sig, TL_ERR_ARGUMENT,
+                       "the frequencies' %s scaling has factor %g, original context %lld, %lld elements that turn; 1 "
+                       "or more, above 0, and more than 2 would work",
+                       dynamic ? "dynamic" : "ntk", attr->factor, (long long)attr->original_context, (long long)turned);
+}
+
 static tl_status check_frequencies(tl_sig *sig, const tl_rotary_attr *attr) {
     if (!(attr->theta > 0 && attr->theta <= 1e300))
         return tl_sig_fail(sig, TL_ERR_ARGUMENT, "theta is %g; a positive number, as 10000, would work", attr->theta);
-    if (attr->scaling < TL_ROTARY_PLAIN || attr->scaling > TL_ROTARY_YARN)
+    if (attr->scaling < TL_ROTARY_PLAIN || attr->scaling > TL_ROTARY_LONGROPE)
         return tl_sig_fail(sig, TL_ERR_ARGUMENT, "the frequencies' scaling is of kind %d; 0 to %d would work",
-                           attr->scaling, TL_ROTARY_YARN);
+                           attr->scaling, TL_ROTARY_LONGROPE);
+    if (attr->scaling >= TL_ROTARY_DYNAMIC)
+        return check_by_length(sig, attr);
     if (attr->scaling == TL_ROTARY_YARN || attr->scaling == TL_ROTARY_LINEAR) {
         bool yarn = attr->scaling == TL_ROTARY_YARN;
         if (attr->factor > 0 &&
@@ -87,6 +126,19 @@ static tl_status rotary_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *cons
     return tl_ctx_status(ctx);
 }
 
+/* Lengths are up to 6 from positions 0, 100 and 200: within and beyond 103. */
+static void sample_by_length(uint64_t *seed, tl_rotary_attr *attr, int64_t turned) {
+    static const double factors[2][8] = {{1, 1.25, 1.5, 2, 2.5, 3, 4, 5}, {2, 3, 5, 8, 11, 16, 24, 32}};
+    attr->scaling = TL_ROTARY_DYNAMIC + (int)tl_sample_below(seed, 3);
+    if (turned == 2)
+        attr->scaling = TL_ROTARY_LONGROPE;
+    attr->factor = 4;
+    attr->original_context = 103;
+    attr->short_factors = factors[0];
+    attr->long_factors = factors[1];
+    attr->factors = turned / 2;
+}
+
 static void rotary_sample(uint64_t seed, tl_case *c) {
     int64_t size[4] = {1 + tl_sample_below(&seed, 2), 1 + tl_sample_below(&seed, 3), tl_sample_below(&seed, 7),
                        2 * tl_sample_below(&seed, 9)};
@@ -112,6 +164,8 @@ static void rotary_sample(uint64_t seed, tl_case *c) {
     }
     if (tl_sample_below(&seed, 3) == 0)
         attr.rotated = 2 * tl_sample_below(&seed, 1 + size[3] / 2);
+    if (tl_sample_below(&seed, 3) == 0)
+        sample_by_length(&seed, &attr, attr.rotated > 0 ? attr.rotated : size[3]);
     tl_sample_input(c, TL_F32, TL_FILL_NORMAL, 4 - first, size + first);
     memcpy(c->attr, &attr, sizeof attr);
     c->n_out = 1;
@@ -146,5 +200,8 @@ tl_tensor *tl_rotary_(tl_tensor *x, const tl_rotary_options *options, const char
     attr.mscale = options->mscale;
     attr.mscale_all = options->mscale_all;
     attr.no_truncate = options->no_truncate;
+    attr.short_factors = options->short_factors;
+    attr.long_factors = options->long_factors;
+    attr.factors = options->factors;
     return tl_run1(&tl_op_rotary, &x, 1, &attr, site);
 }

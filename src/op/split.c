@@ -50,6 +50,8 @@ static tl_status split_grad(tl_ctx *ctx, const tl_saved *saved, tl_tensor *const
         piece[i] = gout[i] ? gout[i] : tl_zeros_of(ctx, tl_saved_dtype(saved, 0), &shape, saved->site);
     }
     gin[0] = tl_concat_(piece, attr->n, axis, saved->site);
+    if (gin[0]) /* the pieces' sum was found to be this */
+        gin[0]->shape.dim[axis] = tl_saved_shape(saved, 0)->dim[axis];
     for (int i = 0; i < attr->n; i++)
         if (!gout[i])
             tl_release(piece[i]);

@@ -423,7 +423,7 @@ static void read_run(const tl_bill_options *o, const bill_run *r, tl_bill *b) {
     }
     if (o->peak > 0) {
         b->peak_flop_per_s = o->peak;
-        snprintf(b->peak_source, sizeof b->peak_source, "given by hand");
+        tl_plan_peak_by_hand(o->devices, o->precision, o->peak, b->peak_source, sizeof b->peak_source);
     }
     if (b->peak_flop_per_s > 0 && b->bandwidth > 0)
         b->ridge = b->peak_flop_per_s / b->bandwidth;

@@ -8,6 +8,9 @@
 
 static const tl_engine_choice of_tally[] = {{NULL, NULL, NULL, TL_OF_ALL}};
 
+#define TORCH_GRADS                                                                                                    \
+    { "grads-apart", "on", "torch autograd/functions/accumulate_grad.h: variable_grad += new_grad", TL_OF_ALL }
+
 /* What PyTorch 1.13 keeps of it, tensor by tensor, was recorded: docs/torch-saves.md. */
 static const tl_engine_choice of_torch_eager[] = {
     {"norm", "composed", "transformers LlamaRMSNorm: to f32, pow, mean, rsqrt, product, back, gain", TL_OF_ALL},
@@ -20,6 +23,7 @@ static const tl_engine_choice of_torch_eager[] = {
     {"mask-tensor", "on", "transformers create_causal_mask: one additive [B,1,T,T] a forward", TL_OF_ALL},
     {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float(), cross_entropy keeps log-softmax", TL_OF_ALL},
     {"update", "foreach", "torch.optim.AdamW: foreach on CUDA where fused is not asked for", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_torch_compile[] = {
@@ -32,6 +36,7 @@ static const tl_engine_choice of_torch_compile[] = {
     {"loss", "full", "torch._inductor: log-softmax and cast computed again from the logits and a row's statistics",
      TL_OF_ALL},
     {"update", "foreach", "torch.optim.AdamW outside the graph: foreach on CUDA", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_hf_trainer[] = {
@@ -42,6 +47,7 @@ static const tl_engine_choice of_hf_trainer[] = {
     {"repeat-kv", "on", "transformers repeat_kv", TL_OF_ALL},
     {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float()", TL_OF_ALL},
     {"update", "foreach", "TrainingArguments.optim = adamw_torch: torch.optim.AdamW, foreach on CUDA", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_torchtune[] = {
@@ -52,6 +58,7 @@ static const tl_engine_choice of_torchtune[] = {
     {"loss", "full",
      "torchtune LinearCrossEntropyLoss, compiled: chunks of logits are kept; not compiled it is full-fp32", TL_OF_ALL},
     {"update", "fused", "torchtune recipes/configs: optimizer fused: True", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_litgpt[] = {
@@ -62,6 +69,7 @@ static const tl_engine_choice of_litgpt[] = {
     {"loss", "log-softmax",
      "litgpt utils.chunked_cross_entropy: F.cross_entropy of logits in their own format, all chunks kept", TL_OF_ALL},
     {"update", "foreach", "litgpt finetune: torch.optim.AdamW as it is, foreach on CUDA", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 static const tl_engine_choice of_torchtitan[] = {
@@ -71,6 +79,7 @@ static const tl_engine_choice of_torchtitan[] = {
     {"repeat-kv", "on", "torchtitan models.llama3 repeat_kv: expand and reshape", TL_OF_ALL},
     {"loss", "full-fp32", "torchtitan components.loss.cross_entropy_loss: pred.float()", TL_OF_ALL},
     {"update", "fused", "torchtitan job config: optimizer.implementation = fused", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 /* Megatron Core. grads f32: accumulate_allreduce_grads_in_fp32, which --bf16 sets. */
@@ -106,6 +115,7 @@ static const tl_engine_choice of_deepspeed[] = {
     {"repeat-kv", "on", "transformers repeat_kv", TL_OF_ALL},
     {"loss", "full-fp32", "transformers ForCausalLMLoss: logits.float()", TL_OF_ALL},
     {"update", "fused", "deepspeed.ops.adam.FusedAdam", TL_OF_ALL},
+    TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};
 
 #define CACHING(slack)                                                                                                 \
@@ -212,7 +222,8 @@ static bool holds(const tl_engine_choice *c, const tl_model *model) {
     case TL_OF_ALL:
         return true;
     case TL_OF_NEW_GELU:
-        return family == TL_FAMILY_GPT2 || family == TL_FAMILY_GPTJ || family == TL_FAMILY_PHI;
+        return family == TL_FAMILY_GPT2 || family == TL_FAMILY_GPTJ || family == TL_FAMILY_PHI ||
+               family == TL_FAMILY_PHI_MSFT;
     case TL_OF_OTHERS:
         return family != TL_FAMILY_GPT2;
     }

@@ -2,6 +2,8 @@
 #include "hw/assumptions.h"
 #include "plan/plan.h"
 #include "tally/engine.h"
+#include "tally/lora.h"
+#include "tally/units.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -81,6 +83,42 @@ static void note_outside(const tl_plan_options *o, tl_plan *p) {
 }
 
 /* How the model is run, and what of it the model does not notice. */
+/* Why a choice that is on changes nothing in this run; NULL: it does. What lies in the model alone, tl_choice_effect says. */
+static const char *idle(const tl_plan_options *o, const char *name) {
+    const tl_lora_options *l = &o->lora;
+    bool narrow = o->precision == TL_PRECISION_BF16 || o->precision == TL_PRECISION_BF16_MIXED ||
+                  o->precision == TL_PRECISION_FP16_MIXED || o->precision == TL_PRECISION_FP8_MIXED;
+    int64_t share = o->micro_batch * o->devices.count;
+    tl_loss_code loss = o->choices.loss;
+    bool in_chunks = loss == TL_LOSS_CHUNKED || loss == TL_LOSS_CHUNKS_KEPT || loss == TL_LOSS_CHUNKS_FP32;
+    if (strcmp(name, "offload") == 0 && o->recompute.kind != TL_RECOMPUTE_FULL &&
+        o->recompute.kind != TL_RECOMPUTE_EVERY)
+        return "no layer is computed again (--recompute full or every:K)";
+    if (strcmp(name, "grads-apart") == 0 && o->global_batch <= share && !in_chunks)
+        return "a step is one micro-batch, and no product adds to another's gradient";
+    if (strcmp(name, "adapters") == 0 && l->rank == 0)
+        return "there are no adapters (--lora RANK)";
+    if (strcmp(name, "adapters") == 0 && (!narrow || o->autocast))
+        return "they are in f32 already";
+    if (strncmp(name, "base-", 5) == 0 && l->base == TL_LORA_PLAIN)
+        return "no weight is quantised (--qlora RANK, --lora-base)";
+    if (strcmp(name, "base-by-f16") == 0 && l->base == TL_LORA_INT8)
+        return "int8 weights are not written out by way of f16";
+    return NULL;
+}
+
+static void note_idle(const tl_plan_options *o, const tl_choices *own, tl_plan *p) {
+    char text[TL_CHOICES_TEXT], by_engine[40];
+    for (int i = 0; i < tl_choice_count(); i++) {
+        const char *name = tl_choice_at(i)->name, *value = tl_choice_value(&o->choices, i, text, sizeof text);
+        bool asked = !tl_choice_is_default(&o->choices, i) &&
+                     strcmp(value, tl_choice_value(own, i, by_engine, sizeof by_engine)) != 0;
+        const char *why = asked && !tl_choice_effect(&o->model, &o->choices, i) ? idle(o, name) : NULL;
+        if (why)
+            tl_plan_note(p->assumptions, &p->n_assumptions, "%s %s changes nothing: %s", name, value, why);
+    }
+}
+
 static void note_choices(const tl_plan_options *o, tl_plan *p) {
     char attention[40], loss[40], text[TL_CHOICES_TEXT];
     const tl_choices *c = &o->choices;
@@ -107,6 +145,7 @@ static void note_choices(const tl_plan_options *o, tl_plan *p) {
     tl_choices own = {0};
     if (of_engine)
         tl_engine_choose(o->engine, &o->model, &own);
+    note_idle(o, &own, p);
     bool eager = c->attention == TL_ATTENTION_EAGER;
     if (c->softmax_fp32 && !own.softmax_fp32 && o->precision == TL_PRECISION_FP32 && eager)
         tl_plan_note(p->assumptions, &p->n_assumptions, "softmax-fp32 on changes nothing: scores are fp32 already");
@@ -124,6 +163,31 @@ static void note_choices(const tl_plan_options *o, tl_plan *p) {
     }
 }
 
+/* Frozen layers that could have adapters and have none. */
+static void note_not_adapted(const tl_plan_run *run, tl_plan *p) {
+    char names[160];
+    const tl_net *net = tl_trainer_net(run->trainer);
+    if (tl_net_lora(net)->rank > 0 && tl_net_lora_rest(net, names, sizeof names) > 0)
+        tl_plan_note(p->assumptions, &p->n_assumptions, "frozen and without adapters: %s", names);
+}
+
+/* peft's ModulesToSaveWrapper keeps the frozen original beside the copy that is trained. */
+static void note_trained(const tl_lora_options *lora, const tl_plan_run *run, tl_plan *p) {
+    const tl_parameter *list;
+    int count = tl_net_parameters(tl_trainer_net(run->trainer), &list);
+    int64_t bytes = 0;
+    char text[TL_TEXT];
+    for (int i = 0; i < count; i++)
+        if (!list[i].frozen && !list[i].adapter)
+            bytes += tl_tensor_storage_bytes(list[i].tensor);
+    if (!lora->trained[0])
+        return;
+    tl_plan_note(p->assumptions, &p->n_assumptions, "trained in full: %.120s", lora->trained);
+    tl_plan_note(p->leaves_out, &p->n_leaves_out,
+                 "the frozen original that peft keeps of each module to save (%s bytes): here there is one",
+                 tl_text_grouped((tl_u128)bytes, text));
+}
+
 static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
     const tl_lora_options *lora = tl_net_lora(tl_trainer_net(run->trainer));
     if (!lora)
@@ -136,14 +200,30 @@ static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan 
     if (!(o->lora.alpha > 0))
         tl_plan_note(p->assumptions, &p->n_assumptions, "their alpha %g, twice the rank", lora->alpha);
     if (lora->base != TL_LORA_PLAIN)
-        tl_plan_note(p->assumptions, &p->n_assumptions,
-                     "base %s: the linear layers of the blocks; embeddings, norms, biases, the head and fused experts "
-                     "stay as they are",
-                     tl_lora_base_name(lora->base));
+        tl_plan_note(p->assumptions, &p->n_assumptions, "base %s: the linear layers of the blocks%s%s; %s stay as they are",
+                     tl_lora_base_name(lora->base), o->model.experts > 0 ? " and the experts, along the flattened weights" : "",
+                     lora->base_head ? ", and the head" : "",
+                     lora->base_head ? "embeddings, norms and biases" : "embeddings, norms, biases and the head");
+    note_not_adapted(run, p);
+    note_trained(lora, run, p);
+}
+
+bool tl_plan_file_differs(const tl_model *model, const tl_parameter_count *count, char text[160]) {
+    if (!model->file_values || model->file_values == count->unique)
+        return false;
+    snprintf(text, 160,
+             "the file's tensors hold %lld values, the model its metadata describes %lld: %s, and only the latter is "
+             "counted",
+             (long long)model->file_values, (long long)count->unique,
+             model->file_values > count->unique ? "more than that model has" : "some are missing");
+    return true;
 }
 
 void tl_plan_notes(const tl_plan_options *o, const tl_plan_run *run, tl_plan *p) {
     const tl_accelerator *a = o->devices.accelerator;
+    char differs[160];
+    if (!o->lora.rank && tl_plan_file_differs(&o->model, &p->parameters, differs))
+        tl_plan_note(p->assumptions, &p->n_assumptions, "%s", differs);
     if (o->devices.note)
         tl_plan_note(p->assumptions, &p->n_assumptions, "%s", o->devices.note);
     for (int i = 0; i < o->model.n_assumed; i++)

@@ -83,9 +83,6 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
                                 .recompute = o->recompute,
                                 .choices = o->choices,
                                 .lora = o->lora,
-                                .hold_logits = o->hold_logits,
-                                .grads_apart = o->grads_apart,
-                                .offload = o->offload,
                                 .condensed = !o->every_micro_batch,
                                 .prefetch = o->prefetch,
                                 .autocast = o->autocast,
@@ -159,10 +156,16 @@ static int64_t optimizer_bytes(const tl_optimizer *optimizer) {
 
 tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options *optimizer,
                               int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) {
+    return tl_plan_block_bytes_kept(precision, optimizer, TL_GRADS_AS_PARAMETERS, bytes, error);
+}
+
+tl_status tl_plan_block_bytes_kept(tl_precision precision, const tl_optimizer_options *optimizer, tl_grads_code grads,
+                                   int64_t bytes[TL_CATEGORY_COUNT], tl_error *error) {
     enum { WIDTH = 64 };
     tl_plan_options o = {.micro_batch = 1, .seq = 1, .precision = precision, .optimizer = *optimizer};
     o.optimizer.groups = NULL; /* patterns of other names */
     o.optimizer.n_groups = 0;
+    o.choices.grads = grads;
     o.devices.count = 1;
     o.model.family = TL_FAMILY_CRUNCHER;
     o.model.layers = 1;
@@ -180,7 +183,9 @@ tl_status tl_plan_block_bytes(tl_precision precision, const tl_optimizer_options
     memset(bytes, 0, TL_CATEGORY_COUNT * sizeof *bytes);
     int64_t blocks = tl_tensor_count(list[0].tensor) / TL_PLAN_BLOCK;
     bytes[TL_PARAM] = tl_tensor_storage_bytes(list[0].tensor) / blocks;
-    bytes[TL_GRAD] = tl_ledger_high(run.ctx, TL_GRAD) * TL_PLAN_BLOCK / count.unique; /* gone by now */
+    const tl_tensor *buffer = tl_tensor_grad(list[0].tensor);
+    bytes[TL_GRAD] = buffer ? tl_tensor_storage_bytes(buffer) / blocks /* else it is gone by now */
+                            : tl_ledger_high(run.ctx, TL_GRAD) * TL_PLAN_BLOCK / count.unique;
     bytes[TL_MASTER] = tl_tensor_storage_bytes(tl_optimizer_master(states, 0)) / blocks;
     bytes[TL_OPTIM] = optimizer_bytes(states) / blocks;
     tl_plan_run_free(&run);

@@ -35,6 +35,17 @@ double tl_plan_peak_rate(const tl_devices *devices, const tl_machine *machine, t
     return a->rate[rate];
 }
 
+void tl_plan_peak_by_hand(const tl_devices *devices, tl_precision precision, double peak, char *source, size_t size) {
+    const tl_accelerator *a = devices ? devices->accelerator : NULL;
+    const tl_rate rate = rate_of(precision);
+    const double dense = a ? a->rate[rate] : 0, sparse = a ? dense * a->sparse_factor : 0;
+    if (sparse > 0 && peak > sparse * 0.99 && peak < sparse * 1.01)
+        snprintf(source, size, "given by hand: the figure WITH 2:4 sparsity of %s, whose dense %s peak is %.4g TFLOP/s",
+                 a->name, tl_rate_name(rate), dense / 1e12);
+    else
+        snprintf(source, size, "given by hand, dense as far as we know");
+}
+
 void tl_plan_capacity(const tl_devices *devices, const tl_machine *machine, const tl_engine *engine, int64_t *capacity,
                       int64_t *usable, int64_t *context) {
     *capacity = *usable = *context = 0;
@@ -147,7 +158,7 @@ void tl_plan_time(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) {
         o->peak > 0 ? o->peak
                     : tl_plan_peak_rate(&o->devices, o->machine, o->precision, p->peak_source, sizeof p->peak_source);
     if (o->peak > 0)
-        snprintf(p->peak_source, sizeof p->peak_source, "given by hand");
+        tl_plan_peak_by_hand(&o->devices, o->precision, o->peak, p->peak_source, sizeof p->peak_source);
     c.rates.machine = o->devices.here ? o->machine : NULL;
     c.rates.peak = p->peak_flop_per_s;
     c.rates.bandwidth = tl_plan_bandwidth(&o->devices, o->machine);

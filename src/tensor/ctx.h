@@ -190,6 +190,8 @@ bool tl_shape_equal(const tl_shape *a, const tl_shape *b);
 void tl_shape_contiguous(const tl_shape *shape, int64_t stride[TL_MAX_NDIM]);
 char *tl_shape_text(const tl_shape *shape, char *buffer, size_t size);
 
+/* The way back of tl_keep: the current scope holds it now. NULL allowed, and the answer where there is no memory: then it is gone. */
+tl_tensor *tl_scope_take(tl_tensor *kept);
 /* A new handle of `shape` on `storage` (which is referenced), in the current scope. */
 tl_tensor *tl_tensor_on(tl_ctx *ctx, tl_storage *storage, tl_dtype dtype, const tl_shape *shape, const int64_t *stride,
                         int64_t offset);

@@ -154,6 +154,13 @@ tl_tensor *tl_keep(tl_tensor *t) {
     return t;
 }
 
+tl_tensor *tl_scope_take(tl_tensor *t) {
+    if (!t || t->scope_index >= 0 || scope_push(t->ctx, t))
+        return t;
+    tl_tensor_unref(t);
+    return NULL;
+}
+
 void tl_release(tl_tensor *t) {
     if (!t || t->scope_index < 0)
         return;

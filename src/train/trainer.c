@@ -91,9 +91,7 @@ static tl_status make_parts(tl_trainer *trainer) {
     const tl_parameter *list;
     int count = tl_net_parameters(trainer->net, &list);
     tl_net_train(trainer->net, true);
-    tl_net_hold_logits(trainer->net, options->hold_logits);
-    tl_net_offload(trainer->net, options->offload);
-    ctx->grads_apart = options->grads_apart;
+    ctx->grads_apart = options->choices.grads_apart;
     tl_status status = options->fp8 ? tl_net_use_fp8(trainer->net) : TL_OK;
     if (status == TL_OK)
         status = tl_net_recompute(trainer->net, options->recompute);
@@ -106,6 +104,15 @@ static tl_status make_parts(tl_trainer *trainer) {
     if (status == TL_OK && options->prefetch > 0 && !(trainer->ring = make_ring(ctx, options)))
         status = ctx->error.status;
     return status == TL_OK ? tl_record(ctx, true) : status;
+}
+
+/* The choices that are about adapters and their base; those that change nothing are left out (tl_plan says so). */
+static void choose_lora(tl_lora_options *lora, const tl_model *model, const tl_choices *c) {
+    bool quantised = lora->base != TL_LORA_PLAIN;
+    lora->adapters_f32 |= c->adapters_f32 && lora->rank > 0;
+    lora->base_head |= c->base_head && quantised && !model->tied;
+    lora->base_by_f16 |= c->base_by_f16 && lora->base >= TL_LORA_NF4;
+    lora->base_keeps_input |= c->base_keeps_input && quantised;
 }
 
 tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_options *options) {
@@ -125,8 +132,10 @@ tl_trainer *tl_trainer_new(tl_ctx *ctx, const tl_model *model, const tl_train_op
     trainer->options = *options;
     trainer->options.optimizer.update = options->choices.update;
     trainer->scaler.scale = TL_LOSS_SCALE_START;
-    trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &options->lora);
-    trainer->options.lora.targets = NULL; /* borrowed until here */
+    tl_lora_options lora = options->lora;
+    choose_lora(&lora, model, &options->choices);
+    trainer->net = tl_net_new_lora(ctx, model, options->dtype, options->init, &lora);
+    trainer->options.lora.targets = trainer->options.lora.trained = NULL; /* borrowed until here */
     if (!trainer->net || make_parts(trainer) != TL_OK) {
         tl_trainer_free(trainer);
         return NULL;

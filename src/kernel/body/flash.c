@@ -1,6 +1,7 @@
 /* kernel/body/flash.c: attention by blocks of rows and keys (Dao et al. 2022; Dao 2023). Nothing of rows × keys but one block is
  * ever held. Forward goes over blocks of rows, each of which meets its keys in order; backward over key/value heads (and parts
  * of their keys), each of which meets its rows in order: who runs a task never shows, and no two tasks add into one sum. */
+#include "base/convert.h"
 #include "kernel/body/body.h"
 #include "kernel/body/vector.h"
 
@@ -40,6 +41,8 @@ typedef double flash_double __attribute__((vector_size(VECTOR_BYTES), aligned(8)
 #define MULTIPLY_ADD_float(sum, left, right) sum += (left) * (right)
 #define MULTIPLY_ADD_double(sum, left, right) sum += (left) * (right)
 #endif
+
+static float to_bf16(float x) { return tl_convert_bf16_f32(tl_convert_f32_bf16(x)); }
 
 typedef struct flash_task {
     tl_kcall *call;

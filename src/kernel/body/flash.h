@@ -149,8 +149,9 @@ static bool N(limits)(N(room) * r, const flash_task *t, int64_t b, int64_t i0, i
     return true;
 }
 
-/* scale·x, c·tanh(x/c), + slope·(column − position) of one key; `cap` takes 1 − tanh², or is NULL. */
-static void N(score)(const flash_task *t, REAL *x, REAL *cap, int64_t n, REAL slope, int64_t distance) {
+/* scale·x, c·tanh(x/c), + slope·(column − position) of one key, or Falcon's scale·(slope·column), which bf16 rounds and so is not
+ * the same from another place; `cap` takes 1 − tanh², or is NULL. */
+static void N(score)(const flash_task *t, REAL *x, REAL *cap, int64_t n, REAL slope, int64_t column, int64_t position) {
     const REAL scale = (REAL)t->attr->scale, most = (REAL)t->attr->softcap;
     TL_INDEPENDENT
     for (int64_t i = 0; i < n; i++)
@@ -165,9 +166,14 @@ static void N(score)(const flash_task *t, REAL *x, REAL *cap, int64_t n, REAL sl
                 cap[i] = 1 - h * h;
         }
     }
-    if (slope != 0)
+    if (slope != 0 && t->attr->slopes_scaled) {
+        const REAL bias = (REAL)to_bf16(to_bf16((float)slope) * to_bf16((float)column)) * scale;
+        TL_INDEPENDENT
         for (int64_t i = 0; i < n; i++)
-            x[i] += slope * (REAL)(distance - i);
+            x[i] += bias;
+    } else if (slope != 0)
+        for (int64_t i = 0; i < n; i++)
+            x[i] += slope * (REAL)(column - position - i);
 }
 
 static void N(hide)(const N(room) * r, REAL *x, int64_t n, int32_t key, REAL value) {
@@ -265,7 +271,7 @@ static void N(forward)(void *argument, int64_t task, int thread) {
         N(product)(&r, r.s, block, a, row, column, r.qt, block, keys, rows, t->K, false);
         bool hidden = N(limits)(&r, t, b, i0, rows, j0, keys);
         for (int64_t j = 0; j < keys; j++) {
-            N(score)(t, r.s + j * block, NULL, lanes, slope, j0 + j - i0 - t->attr->offset);
+            N(score)(t, r.s + j * block, NULL, lanes, slope, j0 + j, i0 + t->attr->offset);
             if (hidden)
                 N(hide)(&r, r.s + j * block, lanes, (int32_t)j, -(REAL)__builtin_inf());
         }
@@ -304,7 +310,7 @@ static void N(differentiate)(N(room) * r, const flash_task *t, int64_t head, int
         cap[i] = 1;
     for (int64_t j = 0; j < keys; j++) {
         REAL *p = r->s + j * block, *ds = r->ds + j * block;
-        N(score)(t, p, cap, lanes, slope, j0 + j - i0 - t->attr->offset);
+        N(score)(t, p, cap, lanes, slope, j0 + j, i0 + t->attr->offset);
         EXP_ROW(p, r->lse, NULL, lanes);
         if (hidden)
             N(hide)(r, p, lanes, (int32_t)j, 0);

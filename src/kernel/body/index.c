@@ -119,7 +119,7 @@ void TL_K(embedding_backward)(tl_kcall *call) {
 
 /* ---- rotary positions (Su and others 2021, RoFormer, equation 34) ---- */
 
-enum { TL_K_LINEAR = 2, TL_K_YARN = 3 }; /* of tl_rotary_scaling, in tally/ops.h */
+enum { TL_K_LINEAR = 2, TL_K_YARN, TL_K_DYNAMIC, TL_K_NTK, TL_K_LONGROPE }; /* of tl_rotary_scaling, in tally/ops.h */
 
 #define PAIRS 64 /* angles computed at a time */
 
@@ -127,7 +127,8 @@ typedef struct rotary_task {
     tl_walk outer; /* out, in over the axes before T */
     const tl_rotary_attr *attr;
     int64_t positions, width, rotated, per_task, row[2], column[2];
-    double low, high, magnitude; /* yarn: the ends of its ramp, and what cosine and sine are multiplied by */
+    double theta, low, high, magnitude; /* the base; the ends of yarn's ramp; what cosine and sine are multiplied by */
+    const double *divisors;             /* longrope's of this length */
 } rotary_task;
 
 /* The pair that turns `turns` times over the original context (Peng et al. 2023, YaRN, equation 17, solved for the pair). */
@@ -141,9 +142,6 @@ static double yarn_magnitude(double scale, double m) { return scale <= 1 ? 1 : 0
 
 static void make_yarn(rotary_task *t) {
     const tl_rotary_attr *a = t->attr;
-    t->magnitude = 1;
-    if (a->scaling != TL_K_YARN)
-        return;
     t->low = yarn_pair(a, t->rotated, a->beta_fast);
     t->high = yarn_pair(a, t->rotated, a->beta_slow);
     if (!a->no_truncate) {
@@ -162,15 +160,49 @@ static void make_yarn(rotary_task *t) {
         t->magnitude = yarn_magnitude(a->factor, 1);
 }
 
-/* θ^(−2i/R), and what makes of it: linear, all divided by `factor` (Chen et al. 2023); yarn, divided but for the pairs that
+/* The base that stretches the slowest pair by `factor` and leaves the fastest (Peng et al. 2023, equation 16). */
+static double stretched(const rotary_task *t, double factor) {
+    return t->attr->theta * pow(factor, (double)t->rotated / ((double)t->rotated - 2));
+}
+
+/* Short or long factors by the length alone, the magnitude at any length (Ding et al. 2024, LongRoPE; Phi-3's report). */
+static void make_longrope(rotary_task *t, double length) {
+    const tl_rotary_attr *a = t->attr;
+    double original = (double)a->original_context;
+    t->divisors = length > original ? a->long_factors : a->short_factors;
+    if (a->attention_factor != 0)
+        t->magnitude = a->attention_factor;
+    else if (a->factor > 1)
+        t->magnitude = sqrt(1 + log(a->factor) / log(original));
+}
+
+/* What is the same for all pairs and positions. */
+static void prepare(rotary_task *t) {
+    const tl_rotary_attr *a = t->attr;
+    double length = (double)a->first + (double)t->positions, original = (double)a->original_context;
+    t->magnitude = 1;
+    t->theta = a->theta;
+    if (a->scaling == TL_K_YARN)
+        make_yarn(t);
+    else if (a->scaling == TL_K_NTK)
+        t->theta = stretched(t, a->factor);
+    else if (a->scaling == TL_K_DYNAMIC && length > original)
+        t->theta = stretched(t, a->factor * length / original - (a->factor - 1));
+    else if (a->scaling == TL_K_LONGROPE)
+        make_longrope(t, length);
+}
+
+/* θ^(−2i/R), and what scaling makes of it beside another θ: linear, all divided by `factor` (Chen et al. 2023); yarn, divided but for the pairs that
  * turn often, with a ramp between (Peng et al. 2023, equations 18–20); Llama-3.1's (Meta's llama-models, rope scaling):
  * wavelengths beyond original/low are divided by `factor`, those under original/high kept, those between blended. */
 static double frequency(const rotary_task *t, int64_t pair) {
     const tl_rotary_attr *attr = t->attr;
     if (attr->pairs > 0 && pair >= attr->pairs)
         return 0;
-    double f = pow(attr->theta, -2.0 * (double)pair / (double)t->rotated);
-    if (attr->factor == 0)
+    double f = pow(t->theta, -2.0 * (double)pair / (double)t->rotated);
+    if (attr->scaling == TL_K_LONGROPE)
+        return f / t->divisors[pair];
+    if (attr->factor == 0 || attr->scaling == TL_K_DYNAMIC || attr->scaling == TL_K_NTK)
         return f;
     if (attr->scaling == TL_K_LINEAR)
         return f / attr->factor;
@@ -268,7 +300,7 @@ void TL_K(rotary)(tl_kcall *call) {
     if (t.outer.total == 0 || t.width == 0 || t.positions == 0)
         return;
     t.rotated = t.attr->rotated > 0 ? t.attr->rotated : t.width;
-    make_yarn(&t);
+    prepare(&t);
     t.per_task = tl_rows_per_task(t.outer.total * t.width);
     bool large = t.outer.total * t.width * t.positions >= 2 * TL_TASK_ELEMENTS;
     tl_engine_run(large ? call->engine : NULL, tl_blocks_of(t.positions, t.per_task), rotary_positions, &t);

@@ -144,13 +144,40 @@ typedef struct dequantize_task {
     float mean;
     char *out;
     tl_dtype dtype;
+    int64_t from;            /* the value that out begins with */
     int64_t total, per_task; /* values, blocks */
 } dequantize_task;
 
+static float scale_of(const dequantize_task *t, int64_t block) {
+    return t->scale ? t->scale[block] : (float)t->code[block] * t->outer[block / SCALE_BLOCK] + t->mean;
+}
+
+/* A run of at most a block whose first value is anywhere in its own. */
+static void dequantize_apart(const dequantize_task *t, int64_t first, int64_t n) {
+    char *out = t->out + first * tl_bytes_of(t->dtype);
+    float level[BLOCK];
+    double wide[BLOCK];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = t->from + first + i;
+        float scale = scale_of(t, at / BLOCK);
+        level[i] = levels[(t->packed[at / 2] >> (at % 2 ? 0 : 4)) & 15];
+        wide[i] = (double)level[i] * (double)scale;
+        level[i] *= scale;
+    }
+    if (t->dtype == TL_F64)
+        TL_K(store_double)(t->dtype, out, 1, wide, n);
+    else
+        TL_K(store_float)(t->dtype, out, 1, level, n);
+}
+
 static void dequantize_block(const dequantize_task *t, int64_t block) {
     int64_t first = block * BLOCK, n = tl_min_i64(BLOCK, t->total - first);
-    const uint8_t *packed = t->packed + first / 2;
-    float scale = t->scale ? t->scale[block] : (float)t->code[block] * t->outer[block / SCALE_BLOCK] + t->mean;
+    if (t->from % BLOCK != 0) {
+        dequantize_apart(t, first, n);
+        return;
+    }
+    const uint8_t *packed = t->packed + (t->from + first) / 2;
+    float scale = scale_of(t, t->from / BLOCK + block);
     char *out = t->out + first * tl_bytes_of(t->dtype);
     float level[BLOCK];
     for (int64_t i = 0; i < n; i += 2) {
@@ -181,6 +208,8 @@ void TL_K(nf4_dequantize)(tl_kcall *call) {
     const tl_array *out = &call->out[0];
     dequantize_task t = {
         .packed = (const uint8_t *)call->in[0].data, .out = out->data, .dtype = out->dtype, .total = 1};
+    if (call->attr)
+        t.from = *(const int64_t *)call->attr;
     if (call->n_in == 2)
         t.scale = (const float *)(const void *)call->in[1].data;
     for (int d = 0; d < out->ndim; d++)
