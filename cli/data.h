@@ -46,7 +46,7 @@ typedef struct tl_sidecar {
     char hash[TL_HASH_TEXT];               /* tl_tokenizer_hash */
     int64_t vocab, separator;              /* −1: none */
     int64_t tokens, documents, text_bytes; /* text_bytes 0: not known of all files */
-    const int64_t *starts;                 /* to be written: one a document; NULL: none. Not read back: tl_sidecar_starts */
+    const int64_t *starts; /* to be written: one a document; NULL: none. Not read back: tl_sidecar_starts */
 } tl_sidecar;
 /* Where each document of the stream begins, as every one of its files' notes tells; freed with free. *starts NULL: not all do. */
 tl_status tl_sidecar_starts(const tl_tokens *tokens, int64_t **starts, int64_t *count, tl_error *error);

@@ -488,9 +488,9 @@ static void test_groups_as_text(void **state) {
     }
     base.lr = 0;
     assert_int_equal(tl_groups_parse("a:lr=1", &base, &list, &error), TL_ERR_ARGUMENT);
-    char many[40 * 12 + 1] = "";
-    for (int i = 0; i < 40; i++)
-        strcat(many, i ? ";a:frozen" : "a:frozen");
+    char many[40 * 12 + 1];
+    for (int i = 0, at = 0; i < 40; i++)
+        at += snprintf(many + at, sizeof many - (size_t)at, i ? ";a:frozen" : "a:frozen");
     assert_int_equal(tl_groups_parse(many, &base, &list, &error), TL_ERR_ARGUMENT);
     char longest[TL_GROUPS_TEXT + 1];
     memset(longest, 'a', sizeof longest - 1);

@@ -18,7 +18,8 @@ static bool add_master(tl_optimizer *opt, tl_slot *s) {
 
 /* Bytes [*low, *high) of its storage that a tensor reaches over. */
 static void reach(const tl_tensor *t, int64_t *low, int64_t *high) {
-    int64_t least = t->offset, most = t->offset;
+    int64_t least = t->offset;
+    int64_t most = least;
     for (int d = 0; d < t->shape.ndim; d++) {
         const int64_t span = (t->shape.dim[d].size - 1) * t->stride[d];
         *(span < 0 ? &least : &most) += span;
