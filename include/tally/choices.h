@@ -85,7 +85,8 @@ typedef struct tl_choices {
     tl_softmax_code softmax; /* of eager */
     bool softmax_fp32;       /* eager: 16-bit scores cast to f32, softmax, cast back (Hugging Face) */
     bool mask_tensor;        /* eager: an additive mask [B,1,T,T] is a tensor; else the softmax op knows causality */
-    bool clamp_scores; /* eager with mask_tensor: the larger of masked scores and the format's lowest number, which keeps them
+    bool
+        clamp_scores; /* eager with mask_tensor: the larger of masked scores and the format's lowest number, which keeps them
                           (Hugging Face's Llama until June 2023) */
     int dropout_mask_bytes; /* an element: 1 (also 0), or 2 or 4 where a framework keeps the mask in the run's format */
     bool
@@ -95,11 +96,13 @@ typedef struct tl_choices {
     tl_grads_code grads;
     tl_update_code update;
     bool update_in_backward; /* each parameter is stepped and its gradient let go as soon as it is whole */
-    bool grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
-    bool hold_logits; /* the f32 logits of the loss live until the next forward, as in a loop that has them in a variable */
-    bool offload;     /* the inputs of checkpointed layers lie in the host's memory until backward */
-    bool adapters_f32;     /* adapters of a 16-bit run in f32 (peft's autocast_adapter_dtype); x is cast for them */
-    bool base_head;        /* a quantised base: the output projection too (every nn.Linear); it must not be the token table */
+    bool
+        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
+    bool
+        hold_logits; /* the f32 logits of the loss live until the next forward, as in a loop that has them in a variable */
+    bool offload;    /* the inputs of checkpointed layers lie in the host's memory until backward */
+    bool adapters_f32; /* adapters of a 16-bit run in f32 (peft's autocast_adapter_dtype); x is cast for them */
+    bool base_head; /* a quantised base: the output projection too (every nn.Linear); it must not be the token table */
     bool base_by_f16;      /* NF4 is written out by way of f16: tl_nf4 */
     bool base_keeps_input; /* a quantised product keeps its input for backward, as bitsandbytes' MatMul4Bit does */
 } tl_choices;
