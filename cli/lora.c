@@ -25,7 +25,11 @@ static int base_of(const tl_cli *cli, const tl_lora_texts *t, tl_lora_base *base
 int tl_cli_lora(const tl_cli *cli, const tl_lora_texts *t, tl_lora_options *lora) {
     const struct {
         const char *name, *text;
-    } rest[] = {{"alpha", t->alpha}, {"dropout", t->dropout}, {"targets", t->targets}, {"base", t->base}, {"train", t->trained}};
+    } rest[] = {{"alpha", t->alpha},
+                {"dropout", t->dropout},
+                {"targets", t->targets},
+                {"base", t->base},
+                {"train", t->trained}};
     tl_error error = {TL_OK, ""};
     *lora = (tl_lora_options){.rank = 0};
     if (is_given(t->rank) && is_given(t->quantized_rank))
@@ -77,9 +81,8 @@ void tl_cli_lora_text(const tl_lora_options *lora, char *text, size_t size) {
     if (lora->dropout > 0)
         snprintf(dropout, sizeof dropout, " --lora-dropout %g", lora->dropout);
     snprintf(text, size, " --lora %lld%s%s --lora-base %s%s%s%s%s", (long long)lora->rank, alpha, dropout,
-             tl_lora_base_name(lora->base), lora->targets ? " --lora-targets " : "",
-             lora->targets ? lora->targets : "", lora->trained ? " --lora-train " : "",
-             lora->trained ? lora->trained : "");
+             tl_lora_base_name(lora->base), lora->targets ? " --lora-targets " : "", lora->targets ? lora->targets : "",
+             lora->trained ? " --lora-train " : "", lora->trained ? lora->trained : "");
 }
 
 /* Targets hold commas and come last. */

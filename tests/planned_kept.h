@@ -31,12 +31,13 @@ static const config kept_so[] = {
            .fused_qkv = true, .bf16 = true, KEPT_CHUNKS),
     CONFIG("llama, q, k and v in one", small_llama, ADAMW, 2, 16, 1, .fused_qkv = true),
     CONFIG("llama, chunks kept", small_llama, ADAMW, 2, 16, 3, .choices = "loss=chunks-kept:4,grads-apart=on"),
-    CONFIG("gpt2, chunks kept, gradients of their own", small_gpt2, ADAMW, 2, 16, 1, .choices = "loss=chunks-kept:4,grads-apart=on"),
-    CONFIG("gpt2, full-fp32, logits held, bf16", small_gpt2, ADAMW, 2, 16, 3, .choices = "loss=full-fp32,hold-logits=on",
-           .bf16 = true),
+    CONFIG("gpt2, chunks kept, gradients of their own", small_gpt2, ADAMW, 2, 16, 1,
+           .choices = "loss=chunks-kept:4,grads-apart=on"),
+    CONFIG("gpt2, full-fp32, logits held, bf16", small_gpt2, ADAMW, 2, 16, 3,
+           .choices = "loss=full-fp32,hold-logits=on", .bf16 = true),
     CONFIG("llama, offloaded", small_llama, ADAMW, 2, 16, 1, FULL, .choices = "offload=on"),
-    CONFIG("gpt2, offloaded every 2, dropout", small_gpt2, ADAMW, 2, 16, 3, EVERY(2), .choices = "offload=on", .layers = 5,
-           .dropout = 0.1),
+    CONFIG("gpt2, offloaded every 2, dropout", small_gpt2, ADAMW, 2, 16, 3, EVERY(2), .choices = "offload=on",
+           .layers = 5, .dropout = 0.1),
 };
 
 #endif

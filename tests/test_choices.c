@@ -232,9 +232,9 @@ static void look(const tl_model *m, const char *text, int64_t *saved, int64_t *o
 static void test_each_choice_does_something_or_says_why(void **state) {
     (void)state;
     tl_model models[] = {small_gpt2(), gpt2_with_dropout(), small_llama(), like_gemma(), like_llama_interleaved()};
-    static const char *const values[] = {"composed", "flash", "fused",    "composed", "composed", "tables",
-                                         "fused:3",  "on",    "on",       "composed", "on",       "on",
-                                         "2",        "on",    "capacity", "f32",      "foreach",  "on"};
+    static const char *const values[] = {
+        "composed", "flash", "fused", "composed", "composed", "tables",   "fused:3", "on",      "on", "composed",
+        "on",       "on",    "on",    "2",        "on",       "capacity", "f32",     "foreach", "on"};
     int silent = 0;
     for (size_t k = 0; k < sizeof models / sizeof models[0]; k++)
         for (int i = 0; i < tl_choice_count() && strcmp(tl_choice_at(i)->name, "grads") != 0; i++) {

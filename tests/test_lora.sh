@@ -48,6 +48,23 @@ said "plan: its command line says it again" $?
 gives "an unknown target" 2 'adapters for "nope": gpt2 has no linear layer of that name; there are c_attn, c_proj, c_fc, or all-linear' \
     plan gpt2 -g H100 --lora 8 --lora-targets c_attn,nope
 gives "a tied head has none" 2 "is its token table, and what they learn could not be folded into it" plan gpt2 -g H100 --lora 8 --lora-targets lm_head
+# mixtral: 32 layers of 8 experts of three matrices 4096 × 14336; with the router, peft's adapters of its nn.Linear:
+# 32·(8·3·8·(4096 + 14336) + 8·(2·(4096 + 4096) + 2·(4096 + 1024) + 4096 + 8))
+json "plan: adapters of mixtral's experts" '"parameters_trainable":121112576}' \
+    plan mixtral-8x7b -g H100 --seq 256 --qlora 8 --lora-targets all-linear
+gives "plan: what has no adapters" 0 "frozen and without adapters: k_proj, o_proj, gate, w1, w3, w2, lm_head" \
+    plan mixtral-8x7b -g H100 --seq 256 --qlora 8
+# in 4 bits: the linear layers of the blocks and the experts, and 8 bytes of means a layer (4 a matrix of 8)
+run plan mixtral-8x7b -g H100 --seq 256 --qlora 8 --precision bf16 --format csv
+linear=$((32 * (8 * 3 * 4096 * 14336 + 2 * 4096 * 4096 + 2 * 4096 * 1024 + 8 * 4096)))
+rest=$((2 * 32000 * 4096 + 65 * 4096 + 32 * 8 * (4096 + 4096 + 4096 + 1024)))
+grep -q "^param,$((2 * rest + linear / 2 + linear / 64 + linear / 4096 + 4 * 32 * 8))," "$work/out"
+said "plan: bytes of mixtral in 4 bits" $?
+gives "a head" 0 "lm_head" plan llama-3-8b -g H100 --seq 256 --lora 8 --lora-targets lm_head
+json "modules in full" '"trained":"embed_tokens,norm"' plan llama-3-8b -g H100 --seq 256 --lora 8 --lora-train embed_tokens,norm
+gives "no such module" 2 "has no module of that name; there are embed_tokens" \
+    plan llama-3-8b -g H100 --seq 256 --lora 8 --lora-train nothing
+gives "modules without adapters" 2 "--lora-train changes nothing without --lora RANK" plan gpt2 -g H100 --lora-train wte
 gives "no blocks" 2 "which has no blocks" plan cruncher -g H100 --lora 8
 gives "alpha without rank" 2 "--lora-alpha changes nothing without --lora RANK or --qlora RANK" plan gpt2 -g H100 --lora-alpha 8
 gives "base without rank" 2 "--lora-base changes nothing" plan gpt2 -g H100 --lora-base nf4
@@ -87,3 +104,24 @@ said "export: no adapters are left" $?
 # shellcheck disable=SC2086 # words
 gives "train: over int8, in fp32" 0 "planned = measured" train sums --model $spec --steps 6 --micro-batch 8 --lora 2 --lora-base int8 --out "$work/int8"
 gives "train: adapters upon adapters" 1 "" train sums --model $spec --weights "$work/int8" --steps 2 --lora 3 --out "$work/other"
+
+# ---- experts: tuned over 4 bits, resumed, merged, exported one by one ----
+mkdir "$work/mix"
+cat >"$work/mix/config.json" <<'EOF'
+{"model_type": "mixtral", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+ "num_key_value_heads": 2, "num_local_experts": 4, "num_experts_per_tok": 2, "vocab_size": 64, "max_position_embeddings": 64,
+ "rms_norm_eps": 1e-5, "rope_theta": 1e6, "tie_word_embeddings": false}
+EOF
+gives "experts: a base" 0 "" train sums --model "$work/mix" --steps 4 --micro-batch 8 --out "$work/mixed"
+tune="sums --model $work/mix --weights $work/mixed --micro-batch 8 --steps 8 --precision bf16-mixed --qlora 4 --lora-targets all-linear,lm_head --lora-train embed_tokens"
+# shellcheck disable=SC2086 # words
+gives "experts: over nf4-dq" 0 "planned = measured in each of 7 steps" train $tune --out "$work/experts"
+# shellcheck disable=SC2086 # words
+gives "experts: half of it" 0 "" train $tune --stop-at 4 --out "$work/halves"
+gives "experts: the rest" 0 "" train --out "$work/halves" --resume
+cmp -s "$work/experts/checkpoints/latest" "$work/halves/checkpoints/latest"
+said "experts: the same bits" $?
+gives "experts: eval" 0 "are folded into its weights" eval "$work/experts"
+gives "experts: export" 0 "" export "$work/experts" --out "$work/mixhf"
+grep -q "experts.3.w2.weight" "$work/mixhf/model.safetensors"
+said "experts: published one by one" $?

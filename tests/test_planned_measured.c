@@ -46,8 +46,8 @@ typedef struct config {
     int threads;
     tl_recompute recompute;
     tl_lora_options lora;
-    const char *choices;                  /* "norm=composed,loss=chunked:3"; NULL: none */
-    bool fused_qkv; /* of the model */
+    const char *choices; /* "norm=composed,loss=chunked:3"; NULL: none */
+    bool fused_qkv;      /* of the model */
 } config;
 
 /* name, model, rule, B, T, A; then what differs from the base model in float32 on one thread. */

@@ -18,10 +18,11 @@ typedef struct tl_parameter {
     bool decay;        /* weight decay applies: matrices and embeddings, not norms and biases */
     bool embedding;    /* token or position table, or an untied output head: outside "non-embedding" */
     bool linear;       /* the weight of a linear layer of a block: what tl_apply_linear multiplies by */
-    bool experts; /* the weights of all experts of a layer, [E, out, in]; `turned`: [E, in, out], as their family publishes them */
+    bool
+        experts; /* the weights of all experts of a layer, [E, out, in]; `turned`: [E, in, out], as their family publishes them */
     bool turned;
-    bool frozen;       /* no gradient, no master copy, no states, no update: the base under adapters (tally/lora.h) */
-    bool adapter;      /* A or B of an adapter: no published file has it. Behind all others */
+    bool frozen;  /* no gradient, no master copy, no states, no update: the base under adapters (tally/lora.h) */
+    bool adapter; /* A or B of an adapter: no published file has it. Behind all others */
     const tl_shape *full; /* NULL, or the shape of the weight that a quantised tensor stands for (tally/lora.h) */
 } tl_parameter;
 

@@ -36,7 +36,7 @@ typedef struct tl_plan_options {
     bool autocast;                  /* of the mixed precisions: see tl_precision_apply */
     tl_optimizer_options optimizer; /* master and state_f32 are set from precision */
     tl_recompute recompute;
-    tl_choices choices; /* tally/choices.h; what changes nothing for the model is said among the assumptions */
+    tl_choices choices;   /* tally/choices.h; what changes nothing for the model is said among the assumptions */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     /* tally/engine.h: what is held beside tensors, and whose choices those are; NULL: tally */
     const struct tl_engine *engine;

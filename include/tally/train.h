@@ -19,13 +19,13 @@ typedef struct tl_train_options {
     tl_optimizer_options optimizer;
     const char *init; /* tally/init.h: the net's scheme; NULL: its family's */
     tl_recompute recompute;
-    double clip;        /* global gradient norm; 0: none */
-    bool condensed;     /* on meta: run two micro-batches and book the second for all later ones */
-    bool autocast;      /* forward under tl_autocast (tally/grad.h): parameters in dtype, products in `low` */
-    tl_dtype low;       /* bf16 or f16; used with autocast alone */
-    bool loss_scaling;  /* dynamic loss scaling: tl_loss_scaler */
-    bool fp8;           /* linear layers of blocks in emulated float8: tl_net_use_fp8 */
-    tl_choices choices; /* how the model is run, gradients kept and parameters stepped (tally/choices.h) */
+    double clip;          /* global gradient norm; 0: none */
+    bool condensed;       /* on meta: run two micro-batches and book the second for all later ones */
+    bool autocast;        /* forward under tl_autocast (tally/grad.h): parameters in dtype, products in `low` */
+    tl_dtype low;         /* bf16 or f16; used with autocast alone */
+    bool loss_scaling;    /* dynamic loss scaling: tl_loss_scaler */
+    bool fp8;             /* linear layers of blocks in emulated float8: tl_net_use_fp8 */
+    tl_choices choices;   /* how the model is run, gradients kept and parameters stepped (tally/choices.h) */
     tl_lora_options lora; /* rank 0: every parameter is trained */
     int prefetch;         /* steps whose batches a reader holds ready: their buffers are the trainer's; 0: none */
 } tl_train_options;

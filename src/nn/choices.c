@@ -98,7 +98,47 @@ static const char *word_at(const char *values, int place, char *buffer, size_t s
     return buffer;
 }
 
+/* Of those that are off or on; NULL: others. */
+static bool *flag_of(tl_choices *c, int index) {
+    switch (index) {
+    case REPEAT_KV:
+        return &c->repeat_kv;
+    case ATTENTION_COPIES:
+        return &c->attention_copies;
+    case SOFTMAX_FP32:
+        return &c->softmax_fp32;
+    case MASK_TENSOR:
+        return &c->mask_tensor;
+    case CLAMP_SCORES:
+        return &c->clamp_scores;
+    case MEAN_INPUT:
+        return &c->mean_input;
+    case UPDATE_IN_BACKWARD:
+        return &c->update_in_backward;
+    case GRADS_APART:
+        return &c->grads_apart;
+    case HOLD_LOGITS:
+        return &c->hold_logits;
+    case OFFLOAD:
+        return &c->offload;
+    case ADAPTERS:
+        return &c->adapters_f32;
+    case BASE_HEAD:
+        return &c->base_head;
+    case BASE_BY_F16:
+        return &c->base_by_f16;
+    case BASE_INPUT:
+        return &c->base_keeps_input;
+    default:
+        return NULL;
+    }
+}
+
 static int get(const tl_choices *c, int index) {
+    tl_choices copy = *c;
+    const bool *flag = flag_of(&copy, index);
+    if (flag)
+        return *flag;
     switch (index) {
     case NORM:
         return (int)c->norm;
@@ -114,22 +154,10 @@ static int get(const tl_choices *c, int index) {
         return (int)c->rotary;
     case LOSS:
         return (int)c->loss;
-    case REPEAT_KV:
-        return c->repeat_kv;
-    case ATTENTION_COPIES:
-        return c->attention_copies;
     case SOFTMAX:
         return (int)c->softmax;
-    case SOFTMAX_FP32:
-        return c->softmax_fp32;
-    case MASK_TENSOR:
-        return c->mask_tensor;
-    case CLAMP_SCORES:
-        return c->clamp_scores;
     case DROPOUT_MASK:
         return c->dropout_mask_bytes == 4 ? 2 : c->dropout_mask_bytes == 2;
-    case MEAN_INPUT:
-        return c->mean_input;
     case EXPERTS:
         return (int)c->experts;
     case DOCUMENTS:
@@ -138,26 +166,15 @@ static int get(const tl_choices *c, int index) {
         return (int)c->grads;
     case UPDATE:
         return (int)c->update;
-    case UPDATE_IN_BACKWARD:
-        return c->update_in_backward;
-    case GRADS_APART:
-        return c->grads_apart;
-    case HOLD_LOGITS:
-        return c->hold_logits;
-    case OFFLOAD:
-        return c->offload;
-    case ADAPTERS:
-        return c->adapters_f32;
-    case BASE_HEAD:
-        return c->base_head;
-    case BASE_BY_F16:
-        return c->base_by_f16;
     default:
-        return c->base_keeps_input;
+        return 0;
     }
 }
 
 static void set(tl_choices *c, int index, int place) {
+    bool *flag = flag_of(c, index);
+    if (flag)
+        *flag = place != 0;
     switch (index) {
     case NORM:
         c->norm = (tl_norm_code)place;
@@ -181,29 +198,11 @@ static void set(tl_choices *c, int index, int place) {
         c->loss = (tl_loss_code)place;
         c->loss_chunks = 0;
         break;
-    case REPEAT_KV:
-        c->repeat_kv = place != 0;
-        break;
-    case ATTENTION_COPIES:
-        c->attention_copies = place != 0;
-        break;
     case SOFTMAX:
         c->softmax = (tl_softmax_code)place;
         break;
-    case SOFTMAX_FP32:
-        c->softmax_fp32 = place != 0;
-        break;
-    case MASK_TENSOR:
-        c->mask_tensor = place != 0;
-        break;
-    case CLAMP_SCORES:
-        c->clamp_scores = place != 0;
-        break;
     case DROPOUT_MASK:
         c->dropout_mask_bytes = place == 0 ? 0 : 1 << place;
-        break;
-    case MEAN_INPUT:
-        c->mean_input = place != 0;
         break;
     case EXPERTS:
         c->experts = (tl_experts_code)place;
@@ -218,29 +217,7 @@ static void set(tl_choices *c, int index, int place) {
     case UPDATE:
         c->update = (tl_update_code)place;
         break;
-    case UPDATE_IN_BACKWARD:
-        c->update_in_backward = place != 0;
-        break;
-    case GRADS_APART:
-        c->grads_apart = place != 0;
-        break;
-    case HOLD_LOGITS:
-        c->hold_logits = place != 0;
-        break;
-    case OFFLOAD:
-        c->offload = place != 0;
-        break;
-    case ADAPTERS:
-        c->adapters_f32 = place != 0;
-        break;
-    case BASE_HEAD:
-        c->base_head = place != 0;
-        break;
-    case BASE_BY_F16:
-        c->base_by_f16 = place != 0;
-        break;
     default:
-        c->base_keeps_input = place != 0;
         break;
     }
 }

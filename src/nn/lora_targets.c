@@ -180,8 +180,8 @@ static bool check_trained(tl_net *net) {
             continue;
         list_names(net, can_train, names, sizeof names);
         tl_ctx_fail(net->ctx, TL_ERR_ARGUMENT,
-                    "\"%.*s\" to be trained in full: %s has no module of that name; there are %s, and its layers", shown,
-                    word, net->model.name, names);
+                    "\"%.*s\" to be trained in full: %s has no module of that name; there are %s, and its layers",
+                    shown, word, net->model.name, names);
         return false;
     }
     return true;

@@ -33,8 +33,8 @@ static tl_status mixed_forward(const tl_sig *sig, tl_args *args) {
     tl_kcall times = {.engine = args->call.engine, .n_in = 2, .n_out = 1};
     (void)sig;
     widen.in[0] = *g;
-    widen.out[0] = (tl_array){
-        .data = args->call.work, .dtype = x->dtype, .ndim = 1, .size = {g->size[0]}, .stride = {1}};
+    widen.out[0] =
+        (tl_array){.data = args->call.work, .dtype = x->dtype, .ndim = 1, .size = {g->size[0]}, .stride = {1}};
     args->kernels->copy(&widen);
     times.in[0] = *x;
     times.in[1] = (tl_array){.data = args->call.work, .dtype = x->dtype, .ndim = x->ndim};

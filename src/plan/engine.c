@@ -55,8 +55,10 @@ static const tl_engine_choice of_torchtune[] = {
     {"norm", "composed", "torchtune modules.RMSNorm: x.float(), pow, mean, rsqrt, type_as, scale", TL_OF_ALL},
     {"rotary", "tables", "torchtune modules.RotaryPositionalEmbeddings: a cache of cosines and sines", TL_OF_ALL},
     {"repeat-kv", "on", "torchtune modules.MultiHeadAttention: k and v expanded and flattened", TL_OF_ALL},
-    {"loss", "full",
-     "torchtune LinearCrossEntropyLoss, compiled: chunks of logits are kept; not compiled it is full-fp32", TL_OF_ALL},
+    {"loss", "chunks-fp32",
+     "torchtune LinearCrossEntropyLoss: logits.float() of 8 chunks, all kept (recipes: compile False; compiled "
+     "chunks-kept)",
+     TL_OF_ALL},
     {"update", "fused", "torchtune recipes/configs: optimizer fused: True", TL_OF_ALL},
     TORCH_GRADS,
     {NULL, NULL, NULL, TL_OF_ALL}};

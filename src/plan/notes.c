@@ -200,8 +200,9 @@ static void note_lora(const tl_plan_options *o, const tl_plan_run *run, tl_plan 
     if (!(o->lora.alpha > 0))
         tl_plan_note(p->assumptions, &p->n_assumptions, "their alpha %g, twice the rank", lora->alpha);
     if (lora->base != TL_LORA_PLAIN)
-        tl_plan_note(p->assumptions, &p->n_assumptions, "base %s: the linear layers of the blocks%s%s; %s stay as they are",
-                     tl_lora_base_name(lora->base), o->model.experts > 0 ? " and the experts, along the flattened weights" : "",
+        tl_plan_note(p->assumptions, &p->n_assumptions,
+                     "base %s: the linear layers of the blocks%s%s; %s stay as they are", tl_lora_base_name(lora->base),
+                     o->model.experts > 0 ? " and the experts, along the flattened weights" : "",
                      lora->base_head ? ", and the head" : "",
                      lora->base_head ? "embeddings, norms and biases" : "embeddings, norms, biases and the head");
     note_not_adapted(run, p);
