@@ -235,7 +235,7 @@ static void check_counts(const char *what, const watched *w, int which, const tl
 
 static const int32_t any_prompt[16] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
 
-/* Values that a position of the cache holds. */
+/* Values that a cache of this capacity holds. */
 static int64_t kept_of(const tl_model *m, int64_t capacity) {
     int64_t values = 0;
     for (int64_t i = 0; i < m->layers; i++) {
