@@ -373,32 +373,6 @@ static void test_merge(void **state) {
     }
 }
 
-/* DeepSeek's router multiplies in f32 in a net of 16 bits: an adapter or a packed base of it counts all the same. */
-static void test_router_of_16_bits(void **state) {
-    (void)state;
-    int i = 0;
-    while (strcmp(family_model(i).name, "deepseek_v3_plain") != 0)
-        i++;
-    for (int base = 0; base < 4; base++) {
-        tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
-        tl_model m = family_model(i);
-        m.vocab = 61;
-        tl_lora_options o = {.rank = 2, .targets = "gate", .base = (tl_lora_base)base};
-        tl_net *net = tl_net_new_lora(ctx, &m, TL_BF16, "normal:0.4", &o);
-        check_ok(ctx);
-        assert_int_equal(tl_net_lora_layers(net), 1);
-        int64_t n;
-        double *start = logits_of(ctx, net, &n);
-        disturb(net);
-        double *adapted = logits_of(ctx, net, &n);
-        assert_true(largest_difference(start, adapted, n) > 1e-3);
-        free(start);
-        free(adapted);
-        tl_net_free(net);
-        tl_ctx_free(ctx);
-    }
-}
-
 /* Names as in peft's files, shapes, counts, starts; and the defaults of targets and alpha. */
 static void test_names(void **state) {
     (void)state;
@@ -641,16 +615,9 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pytorch),
-        cmocka_unit_test(test_frozen),
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_router_of_16_bits),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_saved),
-        cmocka_unit_test(test_three_ways),
-        cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_pytorch),   cmocka_unit_test(test_frozen),     cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_merge),     cmocka_unit_test(test_names),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_saved),     cmocka_unit_test(test_three_ways), cmocka_unit_test(test_formulas),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,8 +210,7 @@ static void test_names(void **state) {
     (void)state;
     tl_model m = model_of("mixtral");
     int64_t E = m.experts, D = m.width, F = m.expert_ff, elements = E * D * F, scales = (elements + 63) / 64;
-    const int64_t bytes[4][3] = {
-        {0}, {4 * E * F}, {4 * scales}, {scales, 4 * ((scales + 255) / 256), 4}};
+    const int64_t bytes[4][3] = {{0}, {4 * E * F}, {4 * scales}, {scales, 4 * ((scales + 255) / 256), 4}};
     for (int base = 0; base < 4; base++) {
         tl_ctx *ctx = new_ctx(tl_kernels_portable(), false);
         tl_net *net = net_of(ctx, "mixtral", TL_F32);
@@ -240,10 +239,9 @@ static void test_names(void **state) {
         const tl_parameter *list = list_of(net, &count);
         while (strcmp(list[at].name, "model.layers.0.block_sparse_moe.experts.w1.weight") != 0)
             at++;
-        assert_int_equal(tl_tensor_storage_bytes(list[at].tensor),
-                         base == TL_LORA_PLAIN  ? 4 * elements
-                         : base == TL_LORA_INT8 ? elements
-                                                : (elements + 1) / 2);
+        assert_int_equal(tl_tensor_storage_bytes(list[at].tensor), base == TL_LORA_PLAIN  ? 4 * elements
+                                                                   : base == TL_LORA_INT8 ? elements
+                                                                                          : (elements + 1) / 2);
         for (int k = 0; k < 3; k++) {
             const tl_tensor *s = tl_net_quantization(net, at, k, NULL);
             assert_int_equal(s ? tl_tensor_storage_bytes(s) : 0, bytes[base][k]);
@@ -300,8 +298,7 @@ static void test_head(void **state) {
     refused("mixtral", (tl_lora_options){.rank = 2, .trained = "q_proj"}, "has adapters already");
     refused("mixtral", (tl_lora_options){.rank = 2, .targets = "v_proj", .trained = "w1", .base = TL_LORA_NF4},
             "is quantised");
-    refused("mixtral",
-            (tl_lora_options){.rank = 2, .trained = "lm_head", .base = TL_LORA_NF4, .base_head = true},
+    refused("mixtral", (tl_lora_options){.rank = 2, .trained = "lm_head", .base = TL_LORA_NF4, .base_head = true},
             "is quantised");
 }
 

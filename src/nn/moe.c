@@ -126,9 +126,8 @@ static bool is_16_bit(tl_dtype dtype) { return dtype == TL_BF16 || dtype == TL_F
 static tl_tensor *scores(tl_net *net, const tl_experts *e, tl_tensor *x) {
     tl_tensor *w = e->router;
     bool narrow = is_16_bit(net->dtype);
-    bool whole =
-        !tl_net_scale_of(net, w) && !(net->lora && tl_lora_slot_of(net, w, false)); /* else known by its handle */
-    if (narrow && net->names->router_f32 && whole) {
+    if (narrow &&
+        net->names->router_f32) { /* no linear layer, so never packed nor adapted, which its handle would say */
         x = tl_cast(x, TL_F32);
         w = tl_cast(w, TL_F32);
     }

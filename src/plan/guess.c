@@ -13,7 +13,7 @@ enum { ABOVE_ALIKE = 1, ABOVE_UNLIKE = 5 };
 
 typedef struct short_model {
     int layers;
-    uint8_t layer[MOST_LAYERS];
+    uint16_t layer[MOST_LAYERS];
 } short_model;
 
 /* The whole is `base` and times[i] of what more[i] has beyond it. */
@@ -26,15 +26,15 @@ typedef struct parts {
 
 /* ---- which layers ---- */
 
-static int count_of(const short_model *m, uint8_t kind) {
+static int count_of(const short_model *m, uint16_t kind) {
     int n = 0;
     for (int i = 0; i < m->layers; i++)
         n += m->layer[i] == kind;
     return n;
 }
 
-static void insert(short_model *m, int at, uint8_t kind) {
-    memmove(&m->layer[at + 1], &m->layer[at], (size_t)(m->layers - at));
+static void insert(short_model *m, int at, uint16_t kind) {
+    memmove(&m->layer[at + 1], &m->layer[at], (size_t)(m->layers - at) * sizeof m->layer[0]);
     m->layer[at] = kind;
     m->layers++;
 }
@@ -51,15 +51,21 @@ static bool shortest(const tl_model *m, parts *p) {
     return true;
 }
 
+static bool is_first(const short_model *m, int at) {
+    for (int i = 0; i < at; i++)
+        if (m->layer[i] == m->layer[at])
+            return false;
+    return true;
+}
+
 static void by_kinds(const tl_model *m, parts *p) {
     for (int i = 0; i < p->base.layers; i++) {
-        uint8_t kind = p->base.layer[i];
+        uint16_t kind = p->base.layer[i];
         int64_t all = 0;
         for (int64_t k = 0; k < m->layers; k++)
             all += m->layer[k] == kind;
         all -= count_of(&p->base, kind);
-        bool is_first = memchr(p->base.layer, kind, (size_t)i) == NULL;
-        if (!is_first || all == 0)
+        if (!is_first(&p->base, i) || all == 0)
             continue;
         p->more[p->count] = p->base;
         insert(&p->more[p->count], i, kind);
@@ -77,8 +83,8 @@ static bool by_periods(const tl_model *m, int64_t every, parts *p) {
             return false;
     p->base.layers = (int)fewer;
     p->more[0].layers = (int)(fewer + every);
-    memcpy(p->base.layer, m->layer, (size_t)fewer);
-    memcpy(p->more[0].layer, m->layer, (size_t)(fewer + every));
+    memcpy(p->base.layer, m->layer, (size_t)fewer * sizeof m->layer[0]);
+    memcpy(p->more[0].layer, m->layer, (size_t)(fewer + every) * sizeof m->layer[0]);
     p->times[0] = (m->layers - fewer) / every;
     p->count = 1;
     return true;
@@ -118,7 +124,7 @@ static tl_status plan_short(const tl_plan_options *whole, const short_model *m, 
     tl_plan_options o = *whole;
     tl_plan p;
     o.model.layers = m->layers;
-    memcpy(o.model.layer, m->layer, (size_t)m->layers);
+    memcpy(o.model.layer, m->layer, (size_t)m->layers * sizeof m->layer[0]);
     tl_status status = tl_plan_account(&o, false, pool, &p, error);
     if (status != TL_OK)
         return status;
