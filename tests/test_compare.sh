@@ -60,8 +60,8 @@ awk -F, '$1 == "memory" { d = $5 < 0 ? -$5 : $5; if (seen && d > last) bad = 1; 
 said 'the largest difference first' $?
 gives 'no such thing' 2 'nosuch' diff nosuch gpt2
 gives 'an open quote' 2 'a quote is open' diff "gpt2 '" gpt2
-printf '{"a": 39812345678901234567890, "schema": "x"}' >"$work/large.json"
-printf '{"a": 49812345678901234567890, "schema": "x"}' >"$work/larger.json"
+printf '{"a": 39812345678901234567890, "schema": "tally/1", "verb": "plan"}' >"$work/large.json"
+printf '{"a": 49812345678901234567890, "schema": "tally/1", "verb": "plan"}' >"$work/larger.json"
 run diff "$work/large.json" "$work/larger.json"
 [ $? -eq 0 ] && has 'a 4.0e22 5.0e22' && has '+25.1 %'
 said 'counts beyond 64 bits' $? # 49812…/39812… = 1.2512
