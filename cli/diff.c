@@ -272,7 +272,7 @@ static void out_headline(const diff *d) {
     if (d->n == 0)
         snprintf(line, sizeof line, "no difference in %d values", d->equal);
     else if (!line[0])
-        snprintf(line, sizeof line, "%d values differ", d->n);
+        snprintf(line, sizeof line, "%d value%s", d->n, d->n == 1 ? " differs" : "s differ");
     tl_out_answer(d->cli, line, NULL);
 }
 
