@@ -19,8 +19,8 @@ static const struct argp_option own_options[] = {
     {0},
 };
 
-/* A search plans about ten times; beyond this many allocations a step that would be felt. */
-#define QUICK_ALLOCATIONS 3000
+/* A search makes a handful of plans; beyond this many allocations a step that would be felt. */
+#define QUICK_ALLOCATIONS 12000
 
 static int read_clip(const tl_cli *cli, tl_request *r) {
     tl_error error = {TL_OK, ""};

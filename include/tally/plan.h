@@ -154,7 +154,8 @@ typedef struct tl_plan_largest {
     int runs;           /* how many plans it took */
 } tl_plan_largest;
 /* The largest micro-batch or sequence that fits beside everything else as it is (one micro-batch a step). The memory must
- * be known. Every value tried is planned, none is extrapolated. */
+ * be known. The value and the next one are planned; plans of the same model with fewer layers tell where to look for it, and no
+ * number of theirs is in the answer. */
 tl_status tl_plan_find_largest(const tl_plan_options *options, tl_plan_axis axis, tl_plan_largest *largest,
                                tl_error *error) TL_MUST_CHECK;
 
@@ -189,9 +190,10 @@ typedef struct tl_plan_advice {
     bool state_exceeds; /* even the leanest state is more than the device has: only adapters and a device were tried */
     char largest_lever[TL_PLAN_CHANGE]; /* of those tried alone that keep the run, the one that saves most; "": none */
     int64_t largest_saving;             /* bytes */
-    int runs;
+    int runs;                           /* plans made */
+    int64_t layers; /* that were planned for it, with those of smaller models that told what to plan */
 } tl_plan_advice;
-/* What would make a plan that does not fit fit: each suggestion is a plan made on meta. Bounded in the number of plans. */
+/* What would make a plan that does not fit fit: each suggestion is a plan made on meta. Bounded in its work. */
 tl_status tl_plan_advise(const tl_plan_options *options, const tl_plan *plan, tl_plan_advice *advice,
                          tl_error *error) TL_MUST_CHECK;
 

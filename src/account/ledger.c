@@ -10,10 +10,29 @@ const char *tl_op_name_of(const struct tl_op *op) {
     return name;
 }
 
+/* As tl_host_grow, for logs of which every entry is written before it is read: the room is not cleared. */
+static bool grow_log(tl_ctx *ctx, void *array, size_t size, int64_t wanted, int64_t *capacity) {
+    void *old;
+    memcpy(&old, array, sizeof old);
+    void *grown = ctx->allocator.alloc(ctx->allocator.self, (size_t)wanted * size, 16, TL_ALLOC_HOST);
+    if (!grown) {
+        tl_ctx_fail(ctx, TL_ERR_MEMORY, "no memory for %lld entries of the log", (long long)wanted);
+        return false;
+    }
+    if (old)
+        memcpy(grown, old, (size_t)*capacity * size);
+    tl_host_free(ctx, old, (size_t)*capacity * size);
+    memcpy(array, &grown, sizeof grown);
+    *capacity = wanted;
+    return true;
+}
+
+static int64_t doubled(int64_t capacity) { return capacity ? capacity * 2 : 1024; }
+
 static void log_event(tl_ctx *ctx, tl_event_kind kind, const tl_storage *s) {
     struct tl_ledger *l = ctx->ledger;
     if (l->event_count == l->event_capacity &&
-        !tl_host_grow(ctx, &l->events, sizeof *l->events, l->event_count + 1, &l->event_capacity))
+        !grow_log(ctx, &l->events, sizeof *l->events, doubled(l->event_capacity), &l->event_capacity))
         return;
     l->events[l->event_count++] = (tl_event){
         .kind = (uint8_t)kind,
@@ -109,6 +128,12 @@ bool tl_ledger_attach(tl_ctx *ctx) {
     return true;
 }
 
+bool tl_ledger_reserve(tl_ctx *ctx, int64_t events, int64_t ops) {
+    struct tl_ledger *l = ctx->ledger;
+    return (events <= l->event_capacity || grow_log(ctx, &l->events, sizeof *l->events, events, &l->event_capacity)) &&
+           (ops <= l->op_capacity || grow_log(ctx, &l->ops, sizeof *l->ops, ops, &l->op_capacity));
+}
+
 void tl_ledger_detach(tl_ctx *ctx) {
     struct tl_ledger *l = ctx->ledger;
     ctx->hooks = NULL;
@@ -175,7 +200,8 @@ static void multiply(tl_ctx *ctx, tl_op_record *r) {
 
 tl_op_record *tl_ledger_op_begin(tl_ctx *ctx) {
     struct tl_ledger *l = ctx->ledger;
-    if (l->op_count == l->op_capacity && !tl_host_grow(ctx, &l->ops, sizeof *l->ops, l->op_count + 1, &l->op_capacity))
+    if (l->op_count == l->op_capacity &&
+        !grow_log(ctx, &l->ops, sizeof *l->ops, doubled(l->op_capacity), &l->op_capacity))
         return NULL;
     return &l->ops[l->op_count];
 }

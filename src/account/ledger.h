@@ -47,6 +47,8 @@ struct tl_ledger {
 
 bool tl_ledger_attach(tl_ctx *ctx);
 void tl_ledger_detach(tl_ctx *ctx);
+/* Room in the log for that many entries and ops, for who knows about how many there will be: growing copies. */
+bool tl_ledger_reserve(tl_ctx *ctx, int64_t events, int64_t ops);
 /* Books one op: a place in the log, undefined, to fill in; then end counts it. NULL and the context's error without memory. */
 tl_op_record *tl_ledger_op_begin(tl_ctx *ctx);
 void tl_ledger_op_end(tl_ctx *ctx);

@@ -10,9 +10,13 @@ void *tl_tape_alloc(tl_ctx *ctx, size_t bytes) {
     bytes = (bytes + 15) & ~(size_t)15;
     if (!tape->chunks || tape->chunks->size - tape->chunks->used < bytes) {
         size_t size = bytes > CHUNK ? bytes : CHUNK;
-        tl_chunk *chunk = tl_host_alloc(ctx, sizeof *chunk + size);
-        if (!chunk)
+        /* Not cleared: a chunk that stayed from the last step is not either, and a region's tape takes one for each layer. */
+        tl_chunk *chunk = ctx->allocator.alloc(ctx->allocator.self, sizeof *chunk + size, 16, TL_ALLOC_HOST);
+        if (!chunk) {
+            tl_ctx_fail(ctx, TL_ERR_MEMORY, "no memory for %zu bytes of tape", size);
             return NULL;
+        }
+        chunk->used = 0;
         chunk->size = size;
         chunk->next = tape->chunks;
         tape->chunks = chunk;

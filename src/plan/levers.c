@@ -64,23 +64,23 @@ static void at_value(tl_plan_options *o, tl_plan_axis axis, int64_t value) {
 }
 
 /* The account of a row; what cannot be planned is no error but for memory that ran out. */
-static tl_status fill(const tl_plan_options *asked, tl_plan_options *o, tl_plan_axis axis, tl_plan_lever_row *row,
-                      int *runs, bool *made, tl_error *error) {
+static tl_status fill(const tl_plan_options *asked, tl_plan_options *o, tl_plan_axis axis, tl_plan_pool *pool,
+                      tl_plan_lever_row *row, int *runs, bool *made, tl_error *error) {
     tl_error local = {TL_OK, ""};
     tl_plan_options as_asked = *asked;
     tl_plan p;
     *made = false;
-    tl_status status = tl_plan_find_largest(o, axis, &row->largest, &local);
+    tl_status status = tl_plan_search(o, axis, pool, &row->largest, &local);
     if (status == TL_OK) {
         *runs += row->largest.runs + 2;
         at_value(o, axis, row->largest.value);
         at_value(&as_asked, axis, row->largest.value);
-        status = tl_plan_make(o, &p, &local);
+        status = tl_plan_account(o, false, pool, &p, &local);
     }
     if (status == TL_OK) {
         row->peak = p.peak;
         row->hardware_per_step = p.hardware_per_step;
-        status = tl_plan_make(&as_asked, &p, &local);
+        status = tl_plan_account(&as_asked, false, pool, &p, &local);
         row->asked_per_step = p.hardware_per_step;
     }
     *made = status == TL_OK;
@@ -105,9 +105,8 @@ static void name_largest(tl_plan_levers *levers) {
     }
 }
 
-tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis, tl_plan_levers *levers,
-                              tl_error *error) {
-    memset(levers, 0, sizeof *levers);
+static tl_status find_levers(const tl_plan_options *options, tl_plan_axis axis, tl_plan_pool *pool,
+                             tl_plan_levers *levers, tl_error *error) {
     tl_plan_options asked = *options;
     asked.global_batch = 0;
     asked.find_max_micro_batch = false;
@@ -124,13 +123,24 @@ tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis,
         row->alone = parts_of(&l) == 1;
         row->cost = tl_lever_cost(&asked, &l);
         snprintf(row->effect, sizeof row->effect, "%s", i == 0 ? "as asked" : tl_lever_effect(&asked, &l));
-        tl_status status = fill(&asked, &o, axis, row, &levers->runs, &made, error);
+        tl_status status = fill(&asked, &o, axis, pool, row, &levers->runs, &made, error);
         if (status != TL_OK)
             return status;
         if (i == 0 && !made) /* the reason is the answer */
-            return tl_plan_find_largest(&asked, axis, &row->largest, error);
+            return tl_plan_search(&asked, axis, pool, &row->largest, error);
         levers->count += made;
     }
     name_largest(levers);
     return TL_OK;
+}
+
+tl_status tl_plan_find_levers(const tl_plan_options *options, tl_plan_axis axis, tl_plan_levers *levers,
+                              tl_error *error) {
+    memset(levers, 0, sizeof *levers);
+    tl_plan_pool *pool = tl_plan_pool_new(error);
+    if (!pool)
+        return TL_ERR_MEMORY;
+    tl_status status = find_levers(options, axis, pool, levers, error);
+    tl_plan_pool_free(pool);
+    return status;
 }

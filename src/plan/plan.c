@@ -90,22 +90,25 @@ static tl_status layout(const tl_plan_options *o, tl_train_options *train, tl_er
     return tl_precision_apply(o->precision, train, error);
 }
 
-tl_status tl_plan_run_make(const tl_plan_options *o, bool formulas, tl_plan_run *run, tl_error *error) {
+tl_status tl_plan_run_steps(const tl_plan_options *o, bool formulas, int steps, tl_plan_pool *pool, tl_plan_run *run,
+                            tl_error *error) {
     memset(run, 0, sizeof *run);
     tl_status status = layout(o, &run->train, error);
     if (status != TL_OK)
         return status;
-    tl_ctx_options c = {.formulas = formulas, .threads = o->devices.here ? o->threads : 1};
+    tl_ctx_options c = {
+        .allocator = tl_plan_pool_allocator(pool), .formulas = formulas, .threads = o->devices.here ? o->threads : 1};
     c.scratch_bytes = o->devices.here ? 0 : TL_NO_SCRATCH;
     run->ctx = tl_ctx_new(&c, error);
     if (!run->ctx)
         return error ? error->status : TL_ERR_MEMORY;
-    run->trainer = tl_trainer_new(run->ctx, &o->model, &run->train);
+    if (tl_plan_pool_reserve(pool, run->ctx))
+        run->trainer = tl_trainer_new(run->ctx, &o->model, &run->train);
     /* A run that goes on from a checkpoint: its states are there before its first step, and the second finds what a new run's
      * second would. */
     if (run->trainer)
         (void)tl_transfer_load(run->ctx, tl_trainer_optimizer(run->trainer), 1, true, NULL, NULL);
-    for (int i = 0; i < 2 && run->trainer; i++) /* the second is the account: states exist by then */
+    for (int i = 0; i < steps && run->trainer; i++)
         if (tl_trainer_step(run->trainer, NULL, NULL, run->train.optimizer.lr, NULL) != TL_OK)
             break;
     const tl_error *e = tl_ctx_error(run->ctx);
@@ -115,6 +118,10 @@ tl_status tl_plan_run_make(const tl_plan_options *o, bool formulas, tl_plan_run 
         return status;
     }
     return TL_OK;
+}
+
+tl_status tl_plan_run_make(const tl_plan_options *o, bool formulas, tl_plan_run *run, tl_error *error) {
+    return tl_plan_run_steps(o, formulas, 2, NULL, run, error);
 }
 
 void tl_plan_run_free(tl_plan_run *run) {
@@ -375,6 +382,40 @@ static void read_groups(const tl_plan_options *o, tl_plan_run *run, tl_plan *p) 
         }
 }
 
+/* What a plan holds and computes: the least that says whether it fits. */
+static tl_status read_account(const tl_plan_options *o, tl_plan_run *run, tl_plan *p, tl_error *error) {
+    read_groups(o, run, p);
+    p->devices = o->devices.count;
+    p->seq = o->seq;
+    p->micro_batch = o->micro_batch;
+    p->accumulation = run->train.accumulation;
+    p->global_batch = o->micro_batch * run->train.accumulation * o->devices.count;
+    p->max_micro_batch = -1;
+    read_phases(run, p);
+    tl_status status = read_flops(o, run, p, error);
+    if (status == TL_OK)
+        status = read_arena(run, p, error);
+    if (status == TL_OK)
+        status = tl_plan_moments(o, run, p, error);
+    if (status == TL_OK)
+        read_outside(o, p);
+    return status;
+}
+
+tl_status tl_plan_account(const tl_plan_options *o, bool timed, tl_plan_pool *pool, tl_plan *p, tl_error *error) {
+    memset(p, 0, sizeof *p);
+    tl_plan_run run;
+    tl_status status = tl_plan_run_steps(o, false, 1, pool, &run, error);
+    if (status != TL_OK)
+        return status;
+    status = read_account(o, &run, p, error);
+    if (status == TL_OK && timed)
+        tl_plan_time(o, &run, p);
+    tl_plan_pool_saw(pool, run.ctx);
+    tl_plan_run_free(&run);
+    return status;
+}
+
 tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     memset(p, 0, sizeof *p);
     tl_plan_run run;
@@ -382,23 +423,10 @@ tl_status tl_plan_make(const tl_plan_options *o, tl_plan *p, tl_error *error) {
     if (status != TL_OK)
         return status;
     tl_net_count(tl_trainer_net(run.trainer), &p->parameters);
-    read_groups(o, &run, p);
-    p->devices = o->devices.count;
-    p->seq = o->seq;
-    p->micro_batch = o->micro_batch;
-    p->accumulation = run.train.accumulation;
-    p->global_batch = o->micro_batch * run.train.accumulation * o->devices.count;
-    p->max_micro_batch = -1;
-    read_phases(&run, p);
-    status = read_holders(&run, p, error);
+    status = read_holders(&run, p, error); /* before the moments: saving goes on in the log */
     if (status == TL_OK)
-        status = read_flops(o, &run, p, error);
-    if (status == TL_OK)
-        status = read_arena(&run, p, error);
-    if (status == TL_OK)
-        status = tl_plan_moments(o, &run, p, error);
+        status = read_account(o, &run, p, error);
     if (status == TL_OK) {
-        read_outside(o, p);
         tl_plan_notes(o, &run, p);
         tl_plan_time(o, &run, p);
     }

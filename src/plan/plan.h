@@ -26,5 +26,39 @@ void tl_plan_time(const tl_plan_options *options, tl_plan_run *run, tl_plan *pla
 /* Init, load and save; after everything else was read off the run. */
 tl_status tl_plan_moments(const tl_plan_options *options, tl_plan_run *run, tl_plan *plan, tl_error *error);
 void tl_plan_copy_peak(const tl_peak *from, tl_plan_peak *to);
+/* ---- many plans, one after another (search.c, advise.c) ---- */
+/* Keeps what a plan's bookkeeping was in for the next plan's. One at a time; nothing of it is in any account. */
+typedef struct tl_plan_pool tl_plan_pool;
+tl_plan_pool *tl_plan_pool_new(tl_error *error);
+void tl_plan_pool_free(tl_plan_pool *pool);
+const tl_allocator *tl_plan_pool_allocator(tl_plan_pool *pool); /* NULL: NULL */
+/* Room in a run's log for the largest that the pool has seen, and a log it has now seen. */
+bool tl_plan_pool_reserve(const tl_plan_pool *pool, tl_ctx *ctx);
+void tl_plan_pool_saw(tl_plan_pool *pool, const tl_ctx *ctx);
+/* tl_plan_run_make with that many steps, the last of which is read, and bookkeeping from `pool` (NULL: malloc). The states of a
+ * run are loaded before its first step, so that one step logs what a second would (tests/test_search.c). */
+tl_status tl_plan_run_steps(const tl_plan_options *options, bool formulas, int steps, tl_plan_pool *pool,
+                            tl_plan_run *run, tl_error *error);
+
+/* The bytes, FLOPs and capacity of a plan, as tl_plan_make's to the byte, from one step; with `timed` its seconds. All else in
+ * *plan is zero. */
+tl_status tl_plan_account(const tl_plan_options *options, bool timed, tl_plan_pool *pool, tl_plan *plan,
+                          tl_error *error);
+/* tl_plan_find_largest in that memory. */
+tl_status tl_plan_search(const tl_plan_options *options, tl_plan_axis axis, tl_plan_pool *pool,
+                         tl_plan_largest *largest, tl_error *error);
+
+/* Where a plan will come out, told from plans of the same model with fewer layers: which of many is planned is chosen by it.
+ * Never an answer. */
+typedef struct tl_plan_estimate {
+    bool known;           /* false: the layers are too few or too unlike */
+    int64_t least, needs; /* without what an arena holds beyond its peak, and with it; INT64_MAX: beyond 64 bits */
+    int above;            /* per cent by which `least` may be too high */
+    tl_u128 hardware_per_step;
+    int64_t layers; /* that were planned for it */
+} tl_plan_estimate;
+/* What cannot be planned is known = false; an error is that of memory. */
+tl_status tl_plan_guess(const tl_plan_options *options, tl_plan_pool *pool, tl_plan_estimate *estimate,
+                        tl_error *error);
 
 #endif

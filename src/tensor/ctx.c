@@ -22,13 +22,17 @@ tl_status tl_ctx_fail(tl_ctx *ctx, tl_status status, const char *format, ...) {
     return status;
 }
 
-void *tl_host_alloc(tl_ctx *ctx, size_t bytes) {
+static void *host_raw(tl_ctx *ctx, size_t bytes) {
     void *pointer = ctx->allocator.alloc(ctx->allocator.self, bytes ? bytes : 1, 16, TL_ALLOC_HOST);
-    if (!pointer) {
+    if (!pointer)
         tl_ctx_fail(ctx, TL_ERR_MEMORY, "no memory for %zu bytes of bookkeeping", bytes);
-        return NULL;
-    }
-    memset(pointer, 0, bytes);
+    return pointer;
+}
+
+void *tl_host_alloc(tl_ctx *ctx, size_t bytes) {
+    void *pointer = host_raw(ctx, bytes);
+    if (pointer)
+        memset(pointer, 0, bytes);
     return pointer;
 }
 
@@ -45,11 +49,13 @@ bool tl_host_grow(tl_ctx *ctx, void *array, size_t size, int64_t need, int64_t *
         wanted = need;
     void *old;
     memcpy(&old, array, sizeof old);
-    void *grown = tl_host_alloc(ctx, (size_t)wanted * size);
+    size_t kept = (size_t)*capacity * size, bytes = (size_t)wanted * size;
+    char *grown = host_raw(ctx, bytes);
     if (!grown)
         return false;
     if (old)
-        memcpy(grown, old, (size_t)*capacity * size);
+        memcpy(grown, old, kept);
+    memset(grown + kept, 0, bytes - kept);
     tl_host_free(ctx, old, (size_t)*capacity * size);
     memcpy(array, &grown, sizeof grown);
     *capacity = wanted;

@@ -28,29 +28,45 @@ static bool module_rehash(tl_ctx *ctx, uint32_t size) {
     return true;
 }
 
+/* "up.name.index" without the parts that are empty. */
+static char *join(tl_ctx *ctx, const char *up, const char *name, const char *index) {
+    const char *const parts[] = {up, name, index};
+    size_t length = 0;
+    for (int i = 0; i < 3; i++)
+        length += strlen(parts[i]) + (i > 0 && length && *parts[i]);
+    char *text = tl_host_alloc(ctx, length + 1), *at = text;
+    for (int i = 0; text && i < 3; i++) {
+        if (at > text && *parts[i])
+            *at++ = '.';
+        memcpy(at, parts[i], strlen(parts[i]));
+        at += strlen(parts[i]);
+    }
+    return text;
+}
+
+static void text_free(tl_ctx *ctx, char *text) {
+    if (text)
+        tl_host_free(ctx, text, strlen(text) + 1);
+}
+
 static bool add_module(tl_ctx *ctx, uint32_t parent, const char *name, int64_t index, uint32_t *id) {
     int64_t capacity = ctx->module_capacity;
     if (!tl_host_grow(ctx, &ctx->modules, sizeof *ctx->modules, ctx->module_count + 1, &capacity))
         return false;
     ctx->module_capacity = (uint32_t)capacity;
-    char path[512], pattern[512];
     const char *up = ctx->module_count ? ctx->modules[parent].path : "";
     const char *up_pattern = ctx->module_count ? ctx->modules[parent].pattern : "";
-    if (index >= 0) {
-        snprintf(path, sizeof path, "%s%s%s.%lld", up, *up ? "." : "", name, (long long)index);
-        snprintf(pattern, sizeof pattern, "%s%s%s.*", up_pattern, *up ? "." : "", name);
-    } else {
-        snprintf(path, sizeof path, "%s%s%s", up, *up ? "." : "", name);
-        snprintf(pattern, sizeof pattern, "%s%s%s", up_pattern, *up ? "." : "", name);
-    }
+    char digits[24] = "";
+    if (index >= 0)
+        snprintf(digits, sizeof digits, "%lld", (long long)index);
     tl_module_node node = {.parent = parent, .index = index};
     node.name = tl_host_text(ctx, name);
-    node.path = tl_host_text(ctx, path);
-    node.pattern = tl_host_text(ctx, pattern);
+    node.path = join(ctx, up, name, digits);
+    node.pattern = join(ctx, up_pattern, name, index >= 0 ? "*" : "");
     if (!node.name || !node.path || !node.pattern) {
-        tl_host_free(ctx, node.name, strlen(name) + 1);
-        tl_host_free(ctx, node.path, strlen(path) + 1);
-        tl_host_free(ctx, node.pattern, strlen(pattern) + 1);
+        text_free(ctx, node.name);
+        text_free(ctx, node.path);
+        text_free(ctx, node.pattern);
         return false;
     }
     *id = ctx->module_count;
