@@ -170,10 +170,9 @@ static void bounds(serving *s) {
                      s->options.model.experts > 0 ? "; experts stay bf16" : "");
     if (s->options.base.base != TL_LORA_PLAIN)
         tl_notes_add(&s->request.defaults,
-                     "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases%s and the head "
-                     "stay bf16",
-                     weights_name(s),
-                     s->options.model.experts > 0 ? ", experts, which are no linear layers here," : "");
+                     "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases and the head stay "
+                     "bf16",
+                     weights_name(s));
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
 }
 

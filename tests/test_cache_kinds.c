@@ -89,6 +89,8 @@ static int64_t bytes_by_formula(const tl_model *m, int64_t batch, int64_t positi
     for (int64_t i = 0; i < m->layers; i++) {
         const bool window = (m->layer[i] & TL_LAYER_WINDOW) && m->window > 0 && m->window < positions;
         const bool wide = m->layer[i] & TL_LAYER_GLOBAL_HEADS;
+        if (m->layer[i] & TL_LAYER_SHARED_KV) /* it reads another layer's */
+            continue;
         const int64_t each = m->kv_rank > 0 ? m->kv_rank + m->qk_rope
                              : wide         ? 2 * m->global_kv_heads * m->global_head_size
                                             : 2 * m->kv_heads * m->head_size;

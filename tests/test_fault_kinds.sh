@@ -91,14 +91,12 @@ least=$(((12879925248 - 131072000) * 2))
 [ "${bytes:-0}" -ge "$least" ] && [ "$bytes" -lt $((least + least / 50)) ]
 said "decode: the experts of a token alone are read" $?
 json "decode: DeepSeek's weights, none of its router packed" 3 "\"weights\":\"nf4\"" plan deepseek-v2 -g H100 --infer --seq 64 --weights nf4
-gives "decode: experts stay" 3 "biases, experts, which are no linear layers here, and the head stay bf16" \
-    plan mixtral-8x7b -g A100-40G --infer --seq 64 --weights nf4
 json "adapters over 4 bits of DeepSeek" 3 '"base":"nf4-dq"' plan deepseek-v3 -g H100 --seq 64 --qlora 8
 # 27 layers, of each the 4 matrices of attention (q_proj 2048·3072, kv_a 2048·576, kv_b 512·4096, o_proj 2048·2048); one dense MLP
-# of 3·2048·10944 and 26 shared ones of 3·2048·2816. The router, a parameter and no layer, has no adapter:
+# of 3·2048·10944 and 26 shared ones of 3·2048·2816 and 26·64 experts of 3·2048·1408. The router, a parameter and no layer, has no adapter:
 # r·(in + out) of every layer
 each=$((2048 + 3072 + 2048 + 576 + 512 + 4096 + 2048 + 2048))
-json "adapters of all linear layers, the router left alone" 0 "\"parameters_trainable\":$((8 * (27 * each + 3 * (2048 + 10944) + 26 * 3 * (2048 + 2816))))}" \
+json "adapters of all linear layers, the router left alone" 0 "\"parameters_trainable\":$((8 * (27 * each + 3 * (2048 + 10944) + 26 * 3 * (2048 + 2816) + 26 * 64 * 3 * (2048 + 1408))))}" \
     plan deepseek-v2-lite -g H200 --seq 64 --lora 8 --lora-targets all-linear
 
 # "GB against GiB" beside each other; a bare 80G is refused
