@@ -392,7 +392,8 @@ static void values_that_would_become_infinite(void **state) {
 static void what_is_not_computed_takes_no_values(void **state) {
     static const char config[] =
         "{\"model_type\": \"gemma3_text\", \"num_hidden_layers\": 1, \"hidden_size\": 8, \"num_attention_heads\": 2, "
-        "\"head_dim\": 4, \"intermediate_size\": 8, \"vocab_size\": 11, \"max_position_embeddings\": 64, "
+        "\"num_key_value_heads\": 1, \"head_dim\": 4, \"intermediate_size\": 8, \"vocab_size\": 11, "
+        "\"max_position_embeddings\": 64, "
         "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 10000.0}, "
         "\"sliding_attention\": {\"rope_type\": \"linear\", \"factor\": 2.0}}}";
     tl_model model;
