@@ -54,7 +54,7 @@ json "plan: adapters of mixtral's experts" '"parameters_trainable":121112576}' \
     plan mixtral-8x7b -g H100 --seq 256 --qlora 8 --lora-targets all-linear
 gives "plan: what has no adapters" 0 "frozen and without adapters: k_proj, o_proj, gate, w1, w3, w2, lm_head" \
     plan mixtral-8x7b -g H100 --seq 256 --qlora 8
-# in 4 bits: the linear layers of the blocks and the experts, and 8 bytes of means a layer (4 a matrix of 8)
+# in 4 bits: the linear layers of the blocks and the experts; 8 matrices a layer, each with a mean of 4 bytes
 run plan mixtral-8x7b -g H100 --seq 256 --qlora 8 --precision bf16 --format csv
 linear=$((32 * (8 * 3 * 4096 * 14336 + 2 * 4096 * 4096 + 2 * 4096 * 1024 + 8 * 4096)))
 rest=$((2 * 32000 * 4096 + 65 * 4096 + 32 * 8 * (4096 + 4096 + 4096 + 1024)))

@@ -22,11 +22,8 @@ static tl_tensor *capped(const tl_net *net, tl_tensor *y) {
 static tl_tensor *logits_of(tl_net *net, tl_tensor *x) {
     tl_tensor *w = head_weight(net);
     tl_lora_slot *slot = net->lora && net->head ? tl_lora_slot_of(net, w, false) : NULL;
-    if (slot) {
-        tl_tensor *y = tl_lora_base_layer(net, slot, x, net->head_bias, TL_HERE);
-        y = tl_scaled_output(slot, y, TL_HERE);
-        return capped(net, y && slot->b ? tl_lora_add(net, slot, y, x, NULL, TL_HERE) : y);
-    }
+    if (slot)
+        return capped(net, tl_lora_layer(net, x, w, net->head_bias, TL_HERE));
     return capped(net, tl_linear(x, w, net->head_bias));
 }
 
