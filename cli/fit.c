@@ -286,10 +286,11 @@ static int fit_model(tl_cli *cli) {
                                          TL_OPTION_UPDATE_IN_BACKWARD};
     for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
         if (tl_given(cli, no_state[i]))
-            return tl_usage(cli,
-                            "--%s changes nothing for `fit model', which holds the state alone, as --precision, --optim and "
-                            "--grads say it; `fit batch MODEL' and `fit context MODEL' take it",
-                            tl_option_name(no_state[i]));
+            return tl_usage(
+                cli,
+                "--%s changes nothing for `fit model', which holds the state alone, as --precision, --optim and "
+                "--grads say it; `fit batch MODEL' and `fit context MODEL' take it",
+                tl_option_name(no_state[i]));
     if (cli->own[TL_FIT_OWN_LEVERS])
         return tl_usage(cli, "--levers is of `fit batch MODEL' and `fit context MODEL'");
     int status = read_device(cli, &fit, &assumed);

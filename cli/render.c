@@ -259,8 +259,11 @@ static char *in_one_line(char *text) {
     if (!strchr(text, '\n'))
         return text;
     char *line = malloc(4 * strlen(text) + 1), *to = line;
-    for (const char *from = text; line && *from; from++)
-        to += sprintf(to, *from == '\n' ? "\\x0a" : "%c", *from);
+    for (const char *from = text; line && *from; from++) {
+        const size_t n = *from == '\n' ? 4 : 1;
+        memcpy(to, n == 1 ? from : "\\x0a", n);
+        to += n;
+    }
     if (line)
         *to = '\0';
     free(text);
