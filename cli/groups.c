@@ -123,7 +123,7 @@ char *tl_group_text(const tl_optimizer_options *o, const tl_plan_group *g, char 
     if (r->group >= 0)
         snprintf(name, sizeof name, "%d \"%.100s\"", r->group + 1, o->groups[r->group].pattern);
     if (r->lr_factor != 1)
-        snprintf(lr, sizeof lr, "lr × %g, ", r->lr_factor);
+        snprintf(lr, sizeof lr, "lr times %g, ", r->lr_factor);
     if (r->weight_decay > 0)
         snprintf(decay, sizeof decay, "decay %g", r->weight_decay);
     if (r->beta1 != o->beta1 || r->beta2 != o->beta2)

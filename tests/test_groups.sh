@@ -29,7 +29,7 @@ said 'groups: so do run.json and plan.json' $?
 # ---- frozen ----
 train frozen --steps 4 --groups 'wte.*:frozen;*.bias:lr-factor=0.5,weight-decay=0.2'
 grep -q 'group 1 "wte.\*": 1 tensor, 208 parameters: frozen$' "$work/err" &&
-    grep -q 'group 2 "\*.bias": 7 tensors, 192 parameters: lr × 0.5, decay 0.2$' "$work/err" &&
+    grep -q 'group 2 "\*.bias": 7 tensors, 192 parameters: lr times 0.5, decay 0.2$' "$work/err" &&
     grep -q 'planned = measured in each of 3 steps' "$work/out"
 said 'groups: frozen ones and slow ones, planned = measured' $?
 python3 - "$work" <<'P'

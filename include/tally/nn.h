@@ -80,7 +80,7 @@ void tl_net_let_go(tl_net *net);
 /* Packed documents: from now on the tokens' positions i32 or i64 [B,T], counted from 0 in each document of a row (borrowed through
  * backward; NULL: rows are whole, as in a new net). Learned positions are looked up by them, and a row sees its own document
  * alone: the losses are those of the documents one by one. Rotary and ALiBi positions know differences alone, which stay. TL_ERR_UNSUPPORTED:
- * layers that see chunks of a row (Llama 4). */
+ * layers that see chunks of a row (Llama 4), ALiBi rounded to bf16 (Falcon). */
 tl_status tl_net_documents(tl_net *net, tl_tensor *positions);
 
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */

@@ -498,8 +498,8 @@ tl_status tl_net_choose(tl_net *net, const tl_choices *choices) {
         return refuse(net, ATTENTION, choices,
                       m->sinks ? "scaled_dot_product_attention has no sinks; eager or flash would work"
                                : "scaled_dot_product_attention has no softcap; eager or flash would work");
-    if (choices->documents && tl_net_is_chunked(net))
-        return refuse(net, DOCUMENTS, choices, "its layers see chunks of a row, which no document restarts");
+    if (choices->documents && net->names && tl_net_not_packed(net))
+        return refuse(net, DOCUMENTS, choices, tl_net_not_packed(net));
     int64_t bytes = tl_dtype_bytes(net->dtype), mask = choices->dropout_mask_bytes;
     bool autocast = net->dtype == TL_F32 && mask == 2; /* what runs in 16 bits keeps masks of 2 bytes */
     if (mask > 1 && mask != bytes && !autocast && has_dropout(m))

@@ -268,17 +268,22 @@ void tl_net_let_go(tl_net *net) {
     net->n_held = 0;
 }
 
-bool tl_net_is_chunked(const tl_net *net) {
-    bool chunked = false;
-    for (int64_t i = 0; net->names && i < net->model.layers; i++)
-        chunked = chunked || (net->model.layer[i] & TL_LAYER_CHUNKED);
-    return chunked;
+const char *tl_net_not_packed(const tl_net *net) {
+    if (!net->names)
+        return "has no sequence";
+    for (int64_t i = 0; i < net->model.layers; i++)
+        if (net->model.layer[i] & TL_LAYER_CHUNKED)
+            return "sees chunks of a row, which no document restarts";
+    if (net->slopes && net->model.alibi_scaled)
+        return "has ALiBi rounded to bf16, which depends on where in a row a document stands";
+    return NULL;
 }
 
 tl_status tl_net_documents(tl_net *net, tl_tensor *positions) {
-    if (positions && (!net->names || tl_net_is_chunked(net)))
+    const char *why = positions ? tl_net_not_packed(net) : NULL;
+    if (why)
         return tl_ctx_fail(net->ctx, TL_ERR_UNSUPPORTED, "documents packed in a row of %s, which %s", net->model.name,
-                           net->names ? "sees chunks of it" : "has no sequence");
+                           why);
     net->positions = positions;
     return TL_OK;
 }

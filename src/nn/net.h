@@ -249,7 +249,7 @@ tl_tensor *tl_net_scale_of(const tl_net *net, const tl_tensor *weight);
 /* The position of the first token of a forward: 0 without a cache. */
 int64_t tl_first_position(const tl_net *net);
 double tl_square_root(double x); /* no libm */
-/* Some layer sees chunks of a row. */
-bool tl_net_is_chunked(const tl_net *net);
+/* Why documents cannot be packed in a row, a clause of which the model is the subject; NULL: they can. */
+const char *tl_net_not_packed(const tl_net *net);
 
 #endif
