@@ -181,6 +181,23 @@ static int64_t output_bytes(traffic how, const tl_kcall *call, int i) {
     return bytes_of(call, &call->out[i]);
 }
 
+/* Units of `unit` values that n values from `first` on touch. */
+static int64_t units_in(int64_t first, int64_t n, int64_t unit) {
+    return n > 0 ? (first + n - 1) / unit - first / unit + 1 : 0;
+}
+
+/* A part of a packed weight is read: two values a byte, a scale for each 64, and of scales kept as codes a scale for each 256 and one
+ * mean. */
+static void count_nf4_part(const tl_kcall *call, int64_t first) {
+    int64_t n = elements(&call->out[0]), blocks = units_in(first, n, 64);
+    now.read += units_in(first, n, 2) + blocks * tl_dtype_bytes(call->in[1].dtype);
+    if (call->n_in > 2) {
+        now.read += 4 * units_in(first, n, (int64_t)64 * 256) + 4;
+        now.arithmetic += 2 * (tl_u128)blocks;
+    }
+    now.written += output_bytes(PLAIN, call, 0);
+}
+
 static void count_bytes(traffic how, const tl_kcall *call) {
     for (int i = 0; i < call->n_in; i++)
         now.read += input_bytes(how, call, i);
@@ -495,7 +512,7 @@ static void count_operations(entry e, const tl_kcall *call) {
         a = &call->in[1];
     if (e == ENTRY_nf4_dequantize) { /* two values lie in a byte of in[0] */
         a = &call->out[0];
-        now.arithmetic += call->n_in > 2 ? 2 * (tl_u128)elements(&call->in[1]) : 0;
+        now.arithmetic += call->n_in > 2 && !call->attr ? 2 * (tl_u128)elements(&call->in[1]) : 0;
     }
     if (e == ENTRY_nf4_scales)
         now.arithmetic += (tl_u128)elements(&call->out[1]);
@@ -519,7 +536,10 @@ static void count_operations(entry e, const tl_kcall *call) {
 /* ---- entries ---- */
 
 static void enter(entry e, tl_kcall *call) {
-    count_bytes(entries[e].how, call);
+    if (e == ENTRY_nf4_dequantize && call->attr)
+        count_nf4_part(call, *(const int64_t *)call->attr);
+    else
+        count_bytes(entries[e].how, call);
     count_operations(e, call);
     now.calls++;
     real_kernels[e](call);

@@ -98,7 +98,7 @@ refuses 2 'not NAME=NUMBER' train sums --model gpt2:N=1, --out never
 refuses 2 'holds nothing' train sums --memory 0 --out never
 refuses 1 'beyond 63 bits' op linear 1000000000 1000000000
 refuses 1 'even 1 needs more' fit batch llama-3-8b -g H100 --seq 1000000000000000000
-refuses 2 '--g could be --gpus or --grads' plan gpt2 --g H100
+refuses 2 '--g could be --gpus or --groups' plan gpt2 --g H100
 refuses 2 'a multiple of 8 would work' plan gpt2 -g 8xH100 --global-batch 7
 refuses 1 '2^63 bytes' plan gpt2 -g H100 --micro-batch 4611686018427387904
 refuses 1 'seq 1000000000000000000' plan gpt2 -g H100 --seq 1000000000000000000
@@ -119,7 +119,7 @@ tiny='--data-dtype uint16 --model gpt2:N=1,D=16,H=2,V=64,C=8 --micro-batch 8 --s
     refuses 1 'is not below the vocabulary of 9' train ids.bin $tiny --vocab 9 --out narrow
     refuses 2 'has a vocabulary of 64' train ids.bin $tiny --vocab 65 --out never
     refuses 2 '--stop-at 0: 1 to' train ids.bin $tiny --stop-at 0 --out never
-    refuses 2 '--optim "adams": adamw, adam' train "$(printf '{"task":"tokens","data":"ids.bin","optim":"adams"}' >t.json && echo t.json)" --out never
+    refuses 1 '"optim" "adams": adamw, adam' train "$(printf '{"task":"tokens","data":"ids.bin","optim":"adams"}' >t.json && echo t.json)" --out never
     refuses 2 'needs "data"' train "$(printf '{"task":"tokens"}' >u.json && echo u.json)" --out never
     mkdir -p blocked/plan.json
     refuses 1 'cannot rename to blocked/plan.json' train ids.bin $tiny --out blocked

@@ -53,13 +53,13 @@ other=$head$(((last + 1) % 10)) # the last digit alone is another
 sed "s/\"per_step\": $flops/\"per_step\": $other/" a.json >b.json
 gives 'check: the very number holds' 0 '1 of 1 hold' check a.json "per_step==$flops"
 gives 'check: another last digit does not' 3 'VIOLATED' check a.json "per_step==$other"
-gives 'diff: one digit in twenty is a difference' 0 'flops.per_step' diff a.json b.json
+gives 'diff: one digit in twenty is a difference' 0 'per_step 44.05 E 44.05 E +1' diff a.json b.json
 gives 'diff: every digit of both' 0 "$other" --json diff a.json b.json
 gives 'diff: a plan and itself' 0 'no difference' diff a.json a.json
 awk 'BEGIN { printf "{\"schema\":\"tally/1\",\"verb\":\"plan\",\"x\":\"%0100d", 0 }' >c.json
 { cat c.json; printf '1"}'; } >d.json
 printf '2"}' >>c.json
-gives 'diff: texts alike for 100 bytes' 0 'other x' diff c.json d.json
+gives 'diff: texts alike for 100 bytes' 0 'names x:' diff c.json d.json
 
 # ---- documents of another kind ----
 printf '\357\273\277' | cat - a.json >mark.json

@@ -70,7 +70,7 @@ generate() {
     sh "$work/tree/tools/gen_ops.sh" 2>&1
 }
 compiles() {
-    generate >"$work/ops.c" && "${CC:-gcc}" -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$work/ops.c" 2>&1 && echo yes
+    generate >"$work/ops.c" && ${CC:-gcc} -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only "$work/ops.c" 2>&1 && echo yes
 }
 check 'ops: no folder is a list of none' "$(generate | tail -n 1)" 'const int tl_op_list_count = 0;'
 check 'ops: a list of none is valid C' "$(compiles)" yes

@@ -84,15 +84,43 @@ static int64_t between(const packed_attr *attr, tl_dtype dtype) {
     return attr->by_f16 ? 2 : 0;
 }
 
+/* Units of `unit` values that are read once more than there are, since one expert's n values end and the next one's begin within
+ * one: Σ over experts of ⌊(last value)/unit⌋ − ⌊(first value)/unit⌋ + 1, less ⌈E·n/unit⌉. None where n is a multiple. */
+static int64_t shared_units(int64_t experts, int64_t n, int64_t unit) {
+    int64_t divisor = unit, rest = n % unit;
+    while (rest > 0) {
+        int64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    int64_t ends_at_one = experts / (unit / divisor); /* experts whose last value ends a unit */
+    return experts - ends_at_one - (experts * n % unit != 0);
+}
+
+/* What experts of NF4 read beyond each input once; *scales: blocks among it. */
+static int64_t read_again(const packed_attr *attr, int64_t n, int64_t *scales) {
+    const int64_t E = attr->experts.size;
+    *scales = attr->int8 ? 0 : shared_units(E, n, TL_NF4_BLOCK);
+    if (attr->int8)
+        return 0;
+    int64_t bytes = shared_units(E, n, 2) + (attr->weights == 4 ? 1 : 4) * *scales;
+    if (attr->weights == 4) /* the scales' scales, and their mean each time */
+        bytes += 4 * shared_units(E, n, (int64_t)TL_NF4_BLOCK * TL_NF4_SCALE_BLOCK) + 4 * (E - 1);
+    return bytes;
+}
+
 static void packed_cost(const tl_sig *sig, tl_cost *cost) {
     const packed_attr *attr = TL_ATTR(packed_attr, sig);
     tl_ctx *ctx = sig->ctx;
     tl_dim rows = tl_in_dim(sig, 0, 0), in = tl_in_dim(sig, 0, 1), out = attr->out, E = attr->experts;
-    int64_t size = tl_dtype_bytes(sig->in[0]->dtype), way = between(attr, sig->in[0]->dtype);
+    int64_t size = tl_dtype_bytes(sig->in[0]->dtype), way = between(attr, sig->in[0]->dtype), scales;
+    int64_t again = read_again(attr, out.size * in.size, &scales);
     cost->matmul = TL_AMOUNT(ctx, 2, rows, in, out);
     cost->arithmetic = TL_AMOUNT(ctx, 1, E, out, in); /* code·scale */
-    if (attr->weights == 4)
-        cost->arithmetic = tl_amount_add(ctx, cost->arithmetic, tl_amount_shape(ctx, 2, &sig->in[WEIGHT + 1]->shape));
+    if (attr->weights == 4) {
+        tl_amount_more(ctx, &cost->arithmetic, 2, sig->in[WEIGHT + 1]->shape.dim, 1);
+        tl_amount_more(ctx, &cost->arithmetic, 2 * scales, NULL, 0);
+    }
     if (attr->bias)
         cost->arithmetic = tl_amount_add(ctx, cost->arithmetic, TL_AMOUNT(ctx, 1, rows, out));
     cost->workspace = tl_dim_add(ctx, tl_moe_offsets_workspace(sig, OFFSETS),
@@ -104,6 +132,7 @@ static void packed_cost(const tl_sig *sig, tl_cost *cost) {
     for (int k = 0; k < sig->n_in; k++)
         cost->read =
             tl_amount_add(ctx, cost->read, tl_amount_shape(ctx, tl_dtype_bytes(sig->in[k]->dtype), &sig->in[k]->shape));
+    tl_amount_more(ctx, &cost->read, again, NULL, 0);
     cost->read_set = cost->written_set = true;
     tl_moe_even_load(cost, rows.size, out.size, in.size, E.size);
 }

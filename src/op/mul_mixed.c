@@ -19,8 +19,19 @@ static tl_status mixed_infer(tl_sig *sig) {
 }
 
 static void mixed_cost(const tl_sig *sig, tl_cost *cost) {
-    cost->arithmetic = tl_amount_shape(sig->ctx, 1, &sig->out[0].shape);
-    cost->workspace = tl_dim_mul(sig->ctx, tl_dim_of(tl_dtype_bytes(sig->in[0]->dtype)), tl_in_dim(sig, 1, 0));
+    tl_ctx *ctx = sig->ctx;
+    const tl_tensor *x = sig->in[0], *g = sig->in[1];
+    const int64_t size = tl_dtype_bytes(x->dtype);
+    const tl_amount whole = tl_amount_shape(ctx, size, &x->shape), cast = tl_amount_shape(ctx, size, &g->shape);
+    int64_t count = 0;
+    cost->arithmetic = tl_amount_shape(ctx, 1, &sig->out[0].shape);
+    cost->workspace = tl_dim_mul(ctx, tl_dim_of(size), tl_in_dim(sig, 1, 0));
+    cost->read = tl_amount_add(ctx, whole, tl_amount_shape(ctx, tl_dtype_bytes(g->dtype), &g->shape));
+    if (tl_shape_count(&x->shape, &count) &&
+        count > 0) /* the cast one is written in any case, and read where there are rows */
+        cost->read = tl_amount_add(ctx, cost->read, cast);
+    cost->written = tl_amount_add(ctx, whole, cast);
+    cost->read_set = cost->written_set = true;
 }
 
 static void mixed_saves(const tl_sig *sig, tl_saves *saves) {
