@@ -220,6 +220,8 @@ typedef struct tl_model {
  * products of sizes; the message names the field, the value and what would do. */
 tl_status tl_model_check(const tl_model *model, tl_error *error) TL_MUST_CHECK;
 const char *tl_family_name(tl_family family);
+/* How the model's rotary angles are scaled, as config.json calls it: "plain" "llama3" "linear" "yarn" "dynamic" "ntk" "longrope". */
+const char *tl_model_rope_name(const tl_model *model);
 /* The layer whose keys and values a layer attends to: its own, or, with TL_LAYER_SHARED_KV, the last before that has its own and
  * sees and turns alike; −1 where there is none such, which tl_model_check refuses. */
 int64_t tl_model_kv_source(const tl_model *model, int64_t layer);
