@@ -267,30 +267,16 @@ static int fit_model(tl_cli *cli) {
     if (cli->n_arguments > 1)
         return tl_usage(cli, "\"%.80s\" is one argument too many: `fit model' finds the model's size",
                         cli->arguments[1]);
-    static const tl_option no_state[] = {TL_OPTION_SEQ,
-                                         TL_OPTION_MICRO_BATCH,
-                                         TL_OPTION_RECOMPUTE,
-                                         TL_OPTION_ATTENTION,
-                                         TL_OPTION_LOSS,
-                                         TL_OPTION_NORM,
-                                         TL_OPTION_GLU,
-                                         TL_OPTION_GELU,
-                                         TL_OPTION_ROTARY,
-                                         TL_OPTION_REPEAT_KV,
-                                         TL_OPTION_UPDATE,
-                                         TL_OPTION_CHOICE,
-                                         TL_OPTION_LORA,
-                                         TL_OPTION_QLORA,
-                                         TL_OPTION_ENGINE,
-                                         TL_OPTION_AUTOCAST,
-                                         TL_OPTION_UPDATE_IN_BACKWARD};
-    for (size_t i = 0; i < sizeof no_state / sizeof no_state[0]; i++)
-        if (tl_given(cli, no_state[i]))
+    static const uint64_t no_state = (TL_TAKES(SEQ) | TL_TAKES(MICRO_BATCH) | TL_TAKES(RECOMPUTE) | TL_TAKES(ENGINE) |
+                                      TL_TAKES(AUTOCAST) | TL_TAKES_CHOICES | TL_TAKES_LORA) &
+                                     ~TL_TAKES(GRADS);
+    for (int i = 0; i < TL_OPTION_COUNT; i++)
+        if ((no_state >> i & 1) && tl_given(cli, (tl_option)i))
             return tl_usage(
                 cli,
                 "--%s changes nothing for `fit model', which holds the state alone, as --precision, --optim and "
                 "--grads say it; `fit batch MODEL' and `fit context MODEL' take it",
-                tl_option_name(no_state[i]));
+                tl_option_name((tl_option)i));
     if (cli->own[TL_FIT_OWN_LEVERS])
         return tl_usage(cli, "--levers is of `fit batch MODEL' and `fit context MODEL'");
     int status = read_device(cli, &fit, &assumed);

@@ -82,34 +82,11 @@ static const char *smallest(const tl_fitting *f, char *buffer, size_t size) {
     return buffer;
 }
 
-static void out_text(const tl_cli *cli, const tl_fitting *f) {
+/* The command that plans what was found, with all that was given. */
+static void out_next(const tl_cli *cli, const tl_fitting *f) {
     const tl_plan_options *o = &f->request.options;
-    char line[96], about[256], one[64], need[TL_TEXT], has[TL_TEXT], next[TL_TEXT], quoted[256];
-    tl_text_bytes((double)f->bytes, cli->units, need), tl_text_bytes((double)f->usable, cli->units, has);
-    if (f->value)
-        snprintf(about, sizeof about, "(needs %s of %s usable on %s)", need, has, f->request.device);
-    else
-        snprintf(about, sizeof about, "(%s needs %s, %s has %s usable)", smallest(f, one, sizeof one), need,
-                 f->request.device, has);
-    tl_out_answer(cli, answer(f, line, sizeof line), about);
-    if (f->next_bytes && f->value)
-        tl_out_item(cli, "one more", "would need %s, %s too much",
-                    tl_text_bytes((double)f->next_bytes, cli->units, next),
-                    tl_text_bytes((double)(f->next_bytes - f->usable), cli->units, has));
-    if (f->limited)
-        tl_out_item(cli, "limit", "the model has %lld learned positions (%s); the memory would hold more",
-                    (long long)o->model.context, o->model.source_context.text);
-    if (f->what == TL_FIT_DEVICES)
-        tl_out_item(cli, "why",
-                    f->value ? "it fits on one; more devices go faster, none of them holds less: plain data "
-                               "parallel keeps weights, gradients and states on every device"
-                             : "more devices do not shrink what each must hold: plain data parallel keeps "
-                               "weights, gradients and states on every device; ZeRO and tensor parallelism "
-                               "come with a later version");
+    char quoted[256];
     tl_cli_quote(f->model, quoted, sizeof quoted);
-    tl_out_item(cli, "found by", "%d plan%s on meta; nothing extrapolated", f->runs, f->runs == 1 ? "" : "s");
-    tl_notes_out(cli, "assumed", &f->assumed);
-    tl_notes_out(cli, "leaves out", &f->left_out);
     const char *gpus = tl_given(cli, TL_OPTION_GPUS) ? cli->options.at[TL_OPTION_GPUS].text : "here";
     char with[256 + TL_CHOICES_TEXT + 2 * TL_LORA_TARGETS] = "", choices[TL_CHOICES_TEXT];
     if (tl_given(cli, TL_OPTION_PRECISION) || tl_given(cli, TL_OPTION_OPTIM))
@@ -148,6 +125,36 @@ static void out_text(const tl_cli *cli, const tl_fitting *f) {
         tl_out_item(cli, "next:", "tally plan %s -g %s%s\n  (%s)", quoted, gpus, with,
                     f->value ? "the whole account" : "what is missing, and what would make it fit");
     }
+}
+
+static void out_text(const tl_cli *cli, const tl_fitting *f) {
+    const tl_plan_options *o = &f->request.options;
+    char line[96], about[256], one[64], need[TL_TEXT], has[TL_TEXT], next[TL_TEXT];
+    tl_text_bytes((double)f->bytes, cli->units, need), tl_text_bytes((double)f->usable, cli->units, has);
+    if (f->value)
+        snprintf(about, sizeof about, "(needs %s of %s usable on %s)", need, has, f->request.device);
+    else
+        snprintf(about, sizeof about, "(%s needs %s, %s has %s usable)", smallest(f, one, sizeof one), need,
+                 f->request.device, has);
+    tl_out_answer(cli, answer(f, line, sizeof line), about);
+    if (f->next_bytes && f->value)
+        tl_out_item(cli, "one more", "would need %s, %s too much",
+                    tl_text_bytes((double)f->next_bytes, cli->units, next),
+                    tl_text_bytes((double)(f->next_bytes - f->usable), cli->units, has));
+    if (f->limited)
+        tl_out_item(cli, "limit", "the model has %lld learned positions (%s); the memory would hold more",
+                    (long long)o->model.context, o->model.source_context.text);
+    if (f->what == TL_FIT_DEVICES)
+        tl_out_item(cli, "why",
+                    f->value ? "it fits on one; more devices go faster, none of them holds less: plain data "
+                               "parallel keeps weights, gradients and states on every device"
+                             : "more devices do not shrink what each must hold: plain data parallel keeps "
+                               "weights, gradients and states on every device; ZeRO and tensor parallelism "
+                               "come with a later version");
+    tl_out_item(cli, "found by", "%d plan%s on meta; nothing extrapolated", f->runs, f->runs == 1 ? "" : "s");
+    tl_notes_out(cli, "assumed", &f->assumed);
+    tl_notes_out(cli, "leaves out", &f->left_out);
+    out_next(cli, f);
 }
 
 static int print_record(const tl_cli *cli, const tl_fitting *f) {

@@ -22,7 +22,6 @@ static const char *const norm_keys[] = {NULL, "layer", "layer_no_bias", "layer_p
 static const char *const place_keys[] = {"before", "after", "around", "parallel", "parallel_two", "post"};
 static const char *const qk_keys[] = {"none", "head", "all", "l2"};
 static const char *const position_keys[] = {NULL, "learned", "rotary", "alibi"};
-static const char *const rope_keys[] = {"plain", "llama3", "linear", "yarn", "dynamic", "ntk", "longrope"};
 static const char *const router_keys[] = {"softmax", "top_softmax", "sigmoid", "sigmoid_input"};
 
 tl_positions tl_model_positions(const tl_model *m) {
@@ -35,10 +34,6 @@ static tl_norm_kind norm_of(const tl_model *m) {
     if (m->norm != TL_NORM_OF_FAMILY)
         return m->norm;
     return m->family == TL_FAMILY_GPT2 ? TL_NORM_LAYER : TL_NORM_RMS;
-}
-
-static tl_rope_scaling scaling_of(const tl_model *m) {
-    return m->rope_scaling == TL_ROPE_PLAIN && m->rope_factor > 0 ? TL_ROPE_LLAMA3 : m->rope_scaling;
 }
 
 static int layers_with(const tl_model *m, unsigned bit) {
@@ -105,8 +100,8 @@ static void positions_out(const tl_cli *cli, const tl_model *m) {
         break;
     default:
         say(&l, "rotary, theta %.15g%s", m->rope_theta, m->rope_interleaved ? ", neighbouring pairs" : "");
-        if (scaling_of(m) != TL_ROPE_PLAIN)
-            say(&l, "%s by %.15g", rope_keys[scaling_of(m)], m->rope_factor);
+        if (m->rope_factor > 0)
+            say(&l, "%s by %.15g", tl_model_rope_name(m), m->rope_factor);
         if (layers_with(m, TL_LAYER_LOCAL_ROPE))
             say(&l, "theta %.15g %s", m->rope_local_theta, in_layers(m, TL_LAYER_LOCAL_ROPE, where, sizeof where));
         if (layers_with(m, TL_LAYER_NO_ROTARY))
@@ -236,7 +231,7 @@ static void json_positions(tl_json *json, const tl_model *m) {
     if (positions != TL_POSITIONS_ROTARY)
         return;
     tl_json_put_real(json, "rope_theta", m->rope_theta);
-    tl_json_put_string(json, "rope_scaling", rope_keys[scaling_of(m)]);
+    tl_json_put_string(json, "rope_scaling", tl_model_rope_name(m));
     put_number(json, "rope_factor", m->rope_factor);
     put_number(json, "rope_low_freq", m->rope_low_freq);
     put_number(json, "rope_high_freq", m->rope_high_freq);

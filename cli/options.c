@@ -1,13 +1,13 @@
 /* cli/options.c: the options all verbs share, as one table, and the parsing of a command line into them.
  *
- * argp does the parsing and the help. Before it runs, scan() looks at the names alone, so that an unknown option is
- * answered with the nearest one and an option of other verbs with their names: getopt would say only "unrecognized".
+ * argp does the parsing. Before it runs, tl_options_scan looks at the names alone (cli/options_names.c); what --help prints is
+ * cli/help.c.
  */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "verb.h"
+#include "options.h"
 
 typedef enum tl_kind {
     KIND_DEVICES,
@@ -381,36 +381,7 @@ static int set_global(tl_cli *cli, int key, const char *text) {
 
 /* ---- tables for argp ------------------------------------------------------------------------------------------ */
 
-#define MERGED (TL_OPTION_COUNT + TL_OWN_COUNT + 16)
-
-/* Where a part of the common options begins, in their order. */
-static const struct {
-    tl_option first;
-    const char *title;
-} parts[] = {{TL_OPTION_GPUS, "What is run"},
-             {TL_OPTION_ATTENTION, "How it is computed and counted"},
-             {TL_OPTION_ZERO, "Over devices"},
-             {TL_OPTION_LORA, "Finetuning"},
-             {TL_OPTION_INFER, "Serving, time and cost"}};
-enum { PARTS = sizeof parts / sizeof parts[0], FEW = 12 };
-
-/* The title of the part that begins with option i; NULL where none does, where the verb takes nothing of it, and where it takes
- * so few options in all that titles are in the way. */
-static const char *title_at(const tl_verb *verb, int i) {
-    int taken = 0;
-    for (int k = 0; k < TL_OPTION_COUNT; k++)
-        taken += verb->takes >> k & 1;
-    for (int k = 0; k < PARTS && taken > FEW; k++) {
-        int end = k + 1 < PARTS ? (int)parts[k + 1].first : TL_OPTION_COUNT;
-        for (int of = i; (int)parts[k].first == i && of < end; of++)
-            if (verb->takes >> of & 1)
-                return parts[k].title;
-    }
-    return NULL;
-}
-
-/* The verb's own options, the common ones (those it does not take hidden, to be refused by name) and the global ones. */
-static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
+void tl_options_merge(const tl_verb *verb, struct argp_option merged[TL_MERGED]) {
     int n = 0;
     if (verb)
         for (const struct argp_option *own = verb->own; own && (own->name || own->doc) && n < TL_OWN_COUNT; own++) {
@@ -421,7 +392,7 @@ static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
         }
     for (int i = 0; verb && i < TL_OPTION_COUNT; i++) {
         bool takes = verb->takes >> i & 1;
-        const char *title = title_at(verb, i);
+        const char *title = tl_options_title(verb, i);
         if (title)
             merged[n++] = (struct argp_option){.doc = title, .group = 10};
         merged[n++] = (struct argp_option){rows[i].name,
@@ -437,8 +408,8 @@ static void merge(const tl_verb *verb, struct argp_option merged[MERGED]) {
 }
 
 void tl_cli_options_each(const tl_verb *verb, void (*each)(void *self, const struct argp_option *option), void *self) {
-    struct argp_option merged[MERGED];
-    merge(verb, merged);
+    struct argp_option merged[TL_MERGED];
+    tl_options_merge(verb, merged);
     for (const struct argp_option *option = merged; option->name || option->doc; option++)
         if (option->name && !(option->flags & OPTION_HIDDEN))
             each(self, option);
@@ -449,94 +420,6 @@ static tl_option common_of_key(int key) {
         if (common_key((tl_option)i) == key)
             return (tl_option)i;
     return TL_OPTION_COUNT;
-}
-
-/* ---- names first ---------------------------------------------------------------------------------------------- */
-
-/* *other: a second one that begins like this, else NULL. */
-static const struct argp_option *find_long(const struct argp_option *options, const char *name, size_t length,
-                                           const struct argp_option **other) {
-    const struct argp_option *prefix = NULL;
-    *other = NULL;
-    for (const struct argp_option *option = options; option->name || option->doc; option++) {
-        if (!option->name || strncmp(option->name, name, length) != 0)
-            continue;
-        if (option->name[length] == '\0') {
-            *other = NULL;
-            return option;
-        }
-        if (prefix)
-            *other = option;
-        else
-            prefix = option;
-    }
-    return length ? prefix : NULL;
-}
-
-static const struct argp_option *find_letter(const struct argp_option *options, int letter) {
-    for (const struct argp_option *option = options; option->name || option->doc; option++)
-        if (option->name && option->key == letter && letter > ' ' && letter < 127)
-            return option;
-    return NULL;
-}
-
-static int unknown_option(const tl_cli *cli, const struct argp_option *options, const char *name, size_t length) {
-    char asked[64];
-    const char *names[MERGED];
-    int n = 0;
-    snprintf(asked, sizeof asked, "%.*s", (int)(length < 60 ? length : 60), name);
-    for (int i = 0; i < tl_verb_count(); i++) {
-        const tl_verb *verb = tl_verb_at(i);
-        for (const struct argp_option *own = verb->own; own && own->name; own++)
-            if (verb != cli->verb && strcmp(own->name, asked) == 0)
-                return tl_usage(cli, "%s%s%s has no option --%s; `%s' has", cli->verb ? "`" : "",
-                                cli->verb ? cli->verb->name : cli->program, cli->verb ? "'" : "", asked, verb->name);
-    }
-    for (const struct argp_option *option = options; option->name || option->doc; option++)
-        if (option->name && !(option->flags & OPTION_HIDDEN))
-            names[n++] = option->name;
-    names[n] = NULL;
-    const char *near = tl_nearest_of(asked, names);
-    return tl_usage(cli, "there is no option --%s%s%s%s", asked, near ? ". Did you mean --" : "", near ? near : "",
-                    near ? "?" : "");
-}
-
-/* Checks names and that values are there; stops at the first argument when `in_order`. */
-static int scan(const tl_cli *cli, const struct argp_option *options, int argc, char **argv, bool in_order) {
-    for (int i = 1; i < argc; i++) {
-        const char *text = argv[i];
-        const struct argp_option *option = NULL;
-        bool attached = false;
-        if (text[0] != '-' || text[1] == '\0') {
-            if (in_order)
-                return TL_EXIT_OK;
-            continue;
-        }
-        if (strcmp(text, "--") == 0)
-            return TL_EXIT_OK;
-        if (text[1] == '-') {
-            size_t length = strcspn(text + 2, "=");
-            const struct argp_option *other;
-            option = find_long(options, text + 2, length, &other);
-            if (!option)
-                return unknown_option(cli, options, text + 2, length);
-            if (other)
-                return tl_usage(cli, "--%.*s could be --%s or --%s", (int)length, text + 2, option->name, other->name);
-            attached = text[2 + length] == '=';
-            if (attached && !option->arg)
-                return tl_usage(cli, "--%s takes no value", option->name);
-        } else {
-            for (const char *letter = text + 1; *letter && !attached; letter++) {
-                option = find_letter(options, (unsigned char)*letter);
-                if (!option)
-                    return tl_usage(cli, "there is no option -%c in \"%.80s\"", *letter, text);
-                attached = option->arg && letter[1];
-            }
-        }
-        if (option->arg && !attached && ++i >= argc)
-            return tl_usage(cli, "--%s needs a value: %s", option->name, option->arg);
-    }
-    return TL_EXIT_OK;
 }
 
 /* ---- argp ----------------------------------------------------------------------------------------------------- */
@@ -603,15 +486,15 @@ static error_t parse_verb(int key, char *text, struct argp_state *state) {
 }
 
 int tl_cli_parse(tl_cli *cli, int argc, char **argv) {
-    struct argp_option merged[MERGED];
-    merge(cli->verb, merged);
+    struct argp_option merged[TL_MERGED];
+    tl_options_merge(cli->verb, merged);
     for (int i = 0; i < TL_OPTION_COUNT; i++) {
         cli->options.at[i].choice = rows[i].kind == KIND_CHOICE ? rows[i].by_default : 0;
         cli->options.at[i].size = rows[i].kind == KIND_SIZE ? rows[i].by_default : 0;
     }
     cli->options.at[TL_OPTION_PRICE].real = 2.0;
     cli->options.devices = (tl_devices){.count = 1, .here = true};
-    int status = scan(cli, merged, argc, argv, false);
+    int status = tl_options_scan(cli, merged, argc, argv, false);
     if (status != TL_EXIT_OK)
         return status;
     const struct argp argp = {merged, parse_verb, NULL, NULL, NULL, NULL, NULL};
@@ -640,14 +523,14 @@ static error_t parse_global(int key, char *text, struct argp_state *state) {
 }
 
 int tl_cli_parse_global(tl_cli *cli, int argc, char **argv, int *verb_index) {
-    struct argp_option merged[MERGED];
-    merge(NULL, merged);
+    struct argp_option merged[TL_MERGED];
+    tl_options_merge(NULL, merged);
     /* Everyone tries it, and its answer is a verb. */
     if (argc == 2 && (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0)) {
         static char version[] = "version";
         argv[1] = version;
     }
-    int status = scan(cli, merged, argc, argv, true);
+    int status = tl_options_scan(cli, merged, argc, argv, true);
     if (status != TL_EXIT_OK)
         return status;
     const struct argp argp = {merged, parse_global, NULL, NULL, NULL, NULL, NULL};
@@ -657,64 +540,4 @@ int tl_cli_parse_global(tl_cli *cli, int argc, char **argv, int *verb_index) {
     if (parse.status == TL_EXIT_OK && failed)
         parse.status = tl_usage(cli, "the command line was not understood: %s", strerror(failed));
     return parse.status;
-}
-
-/* ---- help ----------------------------------------------------------------------------------------------------- */
-
-static void out_options(const tl_cli *cli, const tl_verb *verb) {
-    struct argp_option merged[MERGED];
-    char left[128], letter[8];
-    merge(verb, merged);
-    if (merged[0].name && !(merged[0].flags & OPTION_HIDDEN))
-        tl_out(cli, "\n");
-    for (const struct argp_option *option = merged; option->name || option->doc; option++) {
-        if (!option->name)
-            tl_out(cli, "\n%s\n", option->doc);
-        if (!option->name || option->flags & OPTION_HIDDEN)
-            continue;
-        snprintf(letter, sizeof letter, option->key > ' ' && option->key < 127 ? "-%c, " : "    ", option->key);
-        snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, option->arg ? " " : "",
-                 option->arg ? option->arg : "");
-        tl_out_wrapped(cli, 28, left, option->doc);
-    }
-}
-
-static void out_verbs(const tl_cli *cli) {
-    static const char *const titles[TL_GROUP_COUNT] = {"Before a run", "During and after", "Look-ups"};
-    char left[32];
-    for (int group = 0; group < TL_GROUP_COUNT; group++) {
-        bool titled = false;
-        for (int i = 0; i < tl_verb_count(); i++) {
-            const tl_verb *each = tl_verb_at(i);
-            if ((int)each->group != group)
-                continue;
-            if (!titled)
-                tl_out(cli, "\n%s\n", titles[group]);
-            titled = true;
-            snprintf(left, sizeof left, "  %s", each->name);
-            tl_out_wrapped(cli, 14, left, each->summary);
-        }
-    }
-}
-
-int tl_cli_help(tl_cli *cli, const tl_verb *verb) {
-    tl_cli_prepare(cli);
-    if (verb) {
-        char left[64];
-        snprintf(left, sizeof left, "tally %s:", verb->name);
-        tl_out_wrapped(cli, (int)strlen(left) + 1, left, verb->summary);
-        tl_out(cli, "\nusage: tally %s [OPTION…]%s%s\n", verb->name, verb->arguments[0] ? " " : "", verb->arguments);
-        out_options(cli, verb);
-        if (verb->details)
-            tl_out(cli, "\n%s\n", verb->details);
-        return TL_EXIT_OK;
-    }
-    tl_out(cli, "tally: the account of a language model: memory, FLOPs, time and cost\n\n"
-                "usage: tally [OPTION…] VERB [OPTION…] [ARGUMENT…]\n");
-    out_verbs(cli);
-    out_options(cli, NULL);
-    tl_out(cli, "\n`tally VERB --help' says more of a verb.\n"
-                "Exit status: 0 ok; 1 failed; 2 usage; 3 does not fit or cannot be;\n"
-                "             130 interrupted, checkpoint saved\n");
-    return TL_EXIT_OK;
 }

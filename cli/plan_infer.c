@@ -169,11 +169,10 @@ static void bounds(serving *s) {
         tl_notes_add(&s->request.defaults, "int8 made of bf16 weights once they are loaded%s",
                      s->options.model.experts > 0 ? "; experts stay bf16" : "");
     if (s->options.base.base != TL_LORA_PLAIN)
-        tl_notes_add(
-            &s->request.defaults,
-            "%s: the blocks' linear layers, one by one as they come; embeddings, norms, biases and the head stay "
-            "bf16",
-            weights_name(s));
+        tl_notes_add(&s->request.defaults,
+                     "%s: the blocks' linear layers%s, one by one as they come; embeddings, norms, biases and the head "
+                     "stay bf16",
+                     weights_name(s), s->options.model.experts > 0 ? " and the experts" : "");
     tl_notes_add(&s->leaves_out, "batches of several texts, paged caches, several devices");
 }
 

@@ -316,8 +316,7 @@ static int print_table(const tl_cli *cli, const tl_grid *grid) {
         scols_table_enable_colors(table, cli->paint);
         scols_table_enable_ascii(table, !cli->utf8);
         scols_table_set_column_separator(table, "  ");
-        scols_table_enable_noencoding(table,
-                                      1); /* shown() has done it; a second time would write out its backslashes */
+        scols_table_enable_noencoding(table, 1); /* tl_text_shown has: a second time would write out its backslashes */
         done = fill(cli, grid, table) && scols_print_table_to_string(table, &text) == 0;
     }
     for (char *line = text; done && line && *line;) { /* without the blanks at the ends of lines */

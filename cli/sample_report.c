@@ -213,6 +213,8 @@ static void put_memory(tl_json *json, const tl_sampling *s) {
     tl_json_put_integer(json, "kv_heads", m->kv_heads);
     tl_json_put_integer(json, "head_size", m->head_size);
     tl_json_put_string(json, "dtype", tl_dtype_name(s->plan_options.cache_dtype));
+    tl_json_put_integer(json, "bytes_per_position", s->plan.position_bytes);
+    tl_json_put_integer(json, "window_bytes", s->plan.window_bytes);
     tl_json_end(json);
     tl_json_put_integer(json, "planned_peak_bytes", planned_peak(s));
     tl_json_put_integer(json, "measured_peak_bytes", measured_peak(s));

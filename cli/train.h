@@ -140,6 +140,12 @@ const char *tl_setting_file(const tl_train *t, tl_setting setting, char path[TL_
 /* A setting's text as a whole number of [low, high]; "" leaves *value as it is. Exit status, having said what is wrong. */
 int tl_setting_whole(const tl_train *t, tl_setting setting, int64_t low, int64_t high, int64_t *value);
 
+/* ---- what the texts say (cli/train_values.c) ---- */
+/* All but the model, into *t. Exit status, having said what is wrong. */
+int tl_train_values(tl_train *t);
+/* The model, once the data is open (t->vocab), and the choices that it is run with. Exit status. */
+int tl_train_read_model(tl_train *t);
+
 /* The learning rates of a run of so many steps. */
 tl_schedule tl_train_schedule(const tl_train *t);
 

@@ -261,14 +261,14 @@ void tl_out_item(const tl_cli *cli, const char *label, const char *format, ...) 
 void tl_out_wrapped(const tl_cli *cli, int indent, const char *left, const char *text);
 /* How many bytes the control character at the start of `text` takes; 0: what stands there may be shown. */
 int tl_text_control(const char *text);
-/* Columns the first `length` bytes take: their characters, as all of ours are one column wide. */
-int tl_text_columns(const char *text, size_t length);
-/* `text` in what the terminal shows, names of files among it: what would move the cursor or change colours is written out as \xNN or
- * \uNNNN. To be freed; NULL when memory ran out. */
-char *tl_text_shown(const tl_cli *cli, const char *text);
 /* The same for names and values from files: bytes that are no UTF-8 and what turns the direction of writing or parts lines
  * (U+200E, U+2028 to U+202E, U+2066 to U+2069) are not shown either. `written` is what stands for them: \xNN, \uNNNN. */
 int tl_text_hidden(const char *text, char written[8]);
+/* `text` as the terminal shows it: what is hidden written out, and in ASCII where the locale has nothing else. To be freed; NULL
+ * when memory ran out. */
+char *tl_text_shown(const tl_cli *cli, const char *text);
+/* Columns the first `length` bytes take: their characters, as all of ours are one column wide. */
+int tl_text_columns(const char *text, size_t length);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */

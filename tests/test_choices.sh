@@ -64,6 +64,8 @@ gives "plan: serving takes attention" 0 "attention flash: scores are never a ten
 gives "plan: of which math is training's" 2 "serving has eager and flash" plan gpt2 -g H100 --infer --attention math
 gives "plan: and no loss" 2 "changes nothing about serving" plan gpt2 -g H100 --infer --loss chunked
 gives "fit model: takes none" 2 "changes nothing" fit model -g H100 --norm composed
+gives "fit model: nor packed documents" 2 "--documents changes nothing for" fit model -g H100 --documents masked
+gives "fit model: nor what adapters have" 2 "--lora-base changes nothing for" fit model -g H100 --lora-base nf4
 
 small="--model llama:N=2,D=32,H=4,G=2 --steps 6 --micro-batch 4 --threads 1"
 # shellcheck disable=SC2086

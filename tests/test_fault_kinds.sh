@@ -99,6 +99,23 @@ each=$((2048 + 3072 + 2048 + 576 + 512 + 4096 + 2048 + 2048))
 json "adapters of all linear layers, the router left alone" 0 "\"parameters_trainable\":$((8 * (27 * each + 3 * (2048 + 10944) + 26 * 3 * (2048 + 2816) + 26 * 64 * 3 * (2048 + 1408))))}" \
     plan deepseek-v2-lite -g H200 --seq 64 --lora 8 --lora-targets all-linear
 
+# "Model states printed as if it were the total"
+gives "total: the state alone says so" 0 "leaves out activations; workspaces" fit model -g H100
+# "The part that does not shrink with the number of ranks was missing": Adam's 8 bytes of 8,030,261,248 parameters, on each device
+for n in 1 8 64; do
+    json "replicas: states on each of $n" 3 '"optim":64242089984,' plan llama-3-8b -g ${n}xH100 --seq 64
+done
+# "Peak outside the step": 124,439,808 parameters are made in 2 + 4 bytes, and loaded and saved with 8 more
+json "moments: init, load, step and save apart" 0 \
+    '"moments":\{"init":746638848,"load":1742157312,"step":[0-9]+,"save":1742157312\}' plan gpt2 -g H100 --micro-batch 1
+# "Estimator unaware which attention really runs"
+json "attention: the path that is assumed" 0 '"attentioneager:theT×Tscoresarekept' plan gpt2 -g H100 --micro-batch 1
+json "attention: and the other" 0 '"attentionflash:theT×Tscoresarenever' plan gpt2 -g H100 --micro-batch 1 --attention flash
+# "Which number do I watch: allocated, active, reserved?" live bytes at their peak, what the allocator takes, and what must be there
+json "names: peak, arena, needs" 0 '"peak_bytes":[0-9]+,.*"arena_bytes":[0-9]+,"needs_bytes":[0-9]+,' plan gpt2 -g H100 --micro-batch 1
+# "An unexplained activation multiplier": every term is a formula that the ledger gives (tests/test_explain.c). "Explains 39 of 82
+# GiB": the rest is a row of `tally ledger' (tests/test_compare.sh). "Two-matrix MLP, plain MHA": tests/test_explain_families.c.
+
 # "GB against GiB" beside each other; a bare 80G is refused
 gives "units: si" 0 "80.0 GB a device" fit model -g H100
 gives "units: iec" 0 "74.5 GiB a device" --units iec fit model -g H100

@@ -3,9 +3,10 @@
  * A cache holds, for each of N layers, keys and values [B, G, S, K]: batch, key/value heads, capacity in positions, head
  * size. That is 2·N·B·S·G·K elements, category cache, allocated whole at the start: a step of decoding allocates no more of
  * it. (K is the head size and not D ÷ H, and G the key/value heads: where a model sets them apart, so does the cache.) Latent
- * attention keeps full keys [B, H, S, Kn + Kr] and values [B, H, S, Kv], as Hugging Face's code does, not the vectors of low rank
- * they are made from. A layer that sees a window of W positions keeps the last W and no more (Hugging Face's
- * SlidingWindowLayer); one that sees its chunk keeps all.
+ * attention keeps what keys and values are made from, one tensor [B, 1, S, Rkv + Kr] a layer, and reads it absorbed (DeepSeek-AI
+ * 2024, section 2.1); Hugging Face's code keeps full keys and values. A layer that sees a window of W positions keeps the last W
+ * and no more (Hugging Face's SlidingWindowLayer); one that sees its chunk keeps all; one that reads another's keys and values
+ * keeps none.
  *
  * A forward through the cache runs the same modules as tl_net_forward: positions (learned or rotary) go on from the length,
  * new keys and values are written behind the old ones in place, and each new position sees all up to itself. On meta it
@@ -35,7 +36,7 @@ tl_cache *tl_cache_new(tl_net *net, const tl_cache_options *options);
 void tl_cache_free(tl_cache *cache);
 int64_t tl_cache_length(const tl_cache *cache); /* positions seen */
 int64_t tl_cache_capacity(const tl_cache *cache);
-/* Of the storages: 2·N·B·S·G·K·size where layers are alike and see all. */
+/* Of the storages: 2·N·B·S·G·K·size where layers are alike and see all; of latent attention N·B·S·(Rkv + Kr)·size. */
 int64_t tl_cache_bytes(const tl_cache *cache);
 /* Forgets what is beyond `length`; 0 starts anew. More than there is: TL_ERR_ARGUMENT in the context; fewer than a layer with a
  * window has let go: TL_ERR_UNSUPPORTED. */
@@ -45,8 +46,8 @@ tl_status tl_cache_truncate(tl_cache *cache, int64_t length);
  * and the whole sequence fed again, which tl_generate does. (Dynamic scaling has another base at each length beyond the context;
  * there the keys stay as each was turned, as in transformers, so that a cached forward is not that of the whole sequence.) */
 bool tl_cache_holds(const tl_cache *cache, int64_t tokens);
-/* Borrowed, [B, G, S, K], or W in place of S; of a layer that reads another's (tl_model_kv_source) that one's. NULL where there is
- * no such layer. */
+/* Borrowed, [B, G, S, K], or W in place of S; of a layer that reads another's (tl_model_kv_source) that one's. Of latent attention
+ * the key is its one tensor, and the value NULL. NULL where there is no such layer. */
 tl_tensor *tl_cache_key(const tl_cache *cache, int64_t layer);
 tl_tensor *tl_cache_value(const tl_cache *cache, int64_t layer);
 

@@ -85,9 +85,9 @@ typedef struct tl_choices {
     tl_softmax_code softmax; /* of eager */
     bool softmax_fp32;       /* eager: 16-bit scores cast to f32, softmax, cast back (Hugging Face) */
     bool mask_tensor;        /* eager: an additive mask [B,1,T,T] is a tensor; else the softmax op knows causality */
-    bool
-        clamp_scores; /* eager with mask_tensor: the larger of masked scores and the format's lowest number, which keeps them
-                          (Hugging Face's Llama until June 2023) */
+    /* Eager with mask_tensor: the larger of masked scores and the format's lowest number, which keeps them (Hugging Face's Llama
+     * until June 2023). */
+    bool clamp_scores;
     int dropout_mask_bytes; /* an element: 1 (also 0), or 2 or 4 where a framework keeps the mask in the run's format */
     bool
         mean_input; /* norms composed: the mean keeps x² to ask for its size later, as PyTorch did (1.13) and no longer does */
@@ -99,11 +99,12 @@ typedef struct tl_choices {
      * i32 a token more. */
     bool documents;
     bool update_in_backward; /* each parameter is stepped and its gradient let go as soon as it is whole */
-    bool
-        grads_apart; /* a later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it */
+    /* A later gradient of a parameter is made as a tensor and added, as PyTorch does; else products add into it. */
+    bool grads_apart;
     bool
         hold_logits; /* the f32 logits of the loss live until the next forward, as in a loop that has them in a variable */
     bool offload;    /* the inputs of checkpointed layers lie in the host's memory until backward */
+    /* Of adapters and their base: the fields of these names in tl_lora_options (tally/lora.h). */
     bool adapters_f32; /* adapters of a 16-bit run in f32 (peft's autocast_adapter_dtype); x is cast for them */
     bool base_head; /* a quantised base: the output projection too (every nn.Linear); it must not be the token table */
     bool base_by_f16;      /* NF4 is written out by way of f16: tl_nf4 */

@@ -63,6 +63,7 @@ tl_status tl_generate(tl_net *net, tl_cache *cache, const int32_t *prompt, int64
  *
  * Losses are computed a token (f32, f64 in a net of f64; logits of 16 bits are widened first) and added in f64 in the order of
  * the text: the sum depends on the batch only as far as the product's bits do. */
+
 /* Positions [count, seq] of rows that were just asked for, counted from 0 in each document (tl_net_documents). */
 typedef void tl_eval_positions(void *user, int64_t first, int64_t count, const int32_t *input, int32_t *positions);
 typedef struct tl_eval_options {
@@ -118,7 +119,7 @@ typedef struct tl_infer_plan {
     int64_t cache_bytes;
     int64_t position_bytes; /* of a position in every layer: 2·N·G·K·size, or N·(Rkv + Kr)·size of latent attention */
     int64_t
-        window_bytes; /* of cache_bytes what layers that see a window hold, however many the positions; 0 where none is that long */
+        window_bytes; /* of cache_bytes what layers with a window hold, however many positions; 0: none is that long */
     int64_t expert_bytes; /* of the weights those that routing chooses among */
     /* load: published weights come, through their block (tally/weights.h), and become int8 where asked; the last: of all */
     int64_t init_peak_bytes, load_peak_bytes, peak_bytes;

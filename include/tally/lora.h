@@ -36,15 +36,19 @@ typedef struct tl_lora_options {
     int64_t rank;   /* 0: no adapters, everything is trained */
     double alpha;   /* 0: twice the rank, as QLoRA's and torchtune's recipes */
     double dropout; /* of the adapters' input, while training; 0 ≤ p < 1 */
-    /* Names of layers, separated by commas: their last part ("q_proj", experts' "w1", the head's "lm_head"), or of all in
-     * the blocks "all-linear", of a block's attention "attention", of its other part "mlp", experts with it. NULL or "": q_proj and v_proj; where a model has one product for q, k and v, that
-     * one; else "attention". A name that no layer has is an error that lists those there are. Borrowed until the net is made. */
+    /* Names of layers, separated by commas: their last part ("q_proj", experts' "w1", the head's "lm_head"), or of all in the
+     * blocks "all-linear", of a block's attention "attention", of its other part "mlp", experts with it. NULL or "": q_proj and
+     * v_proj; where a model has one product for q, k and v, that one; else "attention". A name that no layer has is an error that
+     * lists those there are. Borrowed until the net is made. */
     const char *targets;
     /* Names of modules that are trained in full beside the adapters, as peft's modules_to_save: their last part ("embed_tokens",
      * "lm_head", "norm"). NULL or "": none. Not what is quantised or has adapters. Borrowed until the net is made. */
     const char *trained;
     tl_lora_base base;
-    /* The output projection's weight is kept so too (bitsandbytes' replacement of every nn.Linear, as LitGPT has it); it must not
+    /* base_head, base_by_f16, base_keeps_input and adapters_f32 are choices too (tally/choices.h): a trainer's or a plan's set them
+     * beside what is said here.
+     *
+     * The output projection's weight is kept so too (bitsandbytes' replacement of every nn.Linear, as LitGPT has it); it must not
      * be tied to the embeddings. */
     bool base_head;
     bool base_by_f16;      /* NF4 is written out by way of f16: tl_nf4 */

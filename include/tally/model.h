@@ -86,7 +86,7 @@ typedef enum tl_rope_scaling {
     TL_ROPE_LLAMA3,
     TL_ROPE_LINEAR, /* positions ÷ factor */
     TL_ROPE_YARN,   /* Peng et al. 2023, eq. 17–25 */
-    /* These three as tl_rotary_scaling says of them (tally/ops.h). A cache keeps what was turned by an earlier length. */
+    /* These three as tl_rotary_scaling says of them (tally/ops.h). Two depend on the length: tl_cache_holds (tally/cache.h). */
     TL_ROPE_DYNAMIC, /* the base grows with a length beyond the context */
     TL_ROPE_NTK,     /* the base is larger at any length */
     TL_ROPE_LONGROPE /* a factor for each pair: rope_short, and rope_long beyond rope_original_context (Phi-3, MiniCPM) */
@@ -162,7 +162,7 @@ typedef struct tl_model {
     int64_t position_offset; /* rows of the position table before position 0 (OPT: 2) */
     bool qkv_bias, out_bias; /* beside attention_bias, which means both */
     bool
-        alibi_scaled; /* ALiBi's slope·j, rounded to bf16, is added before the scores are scaled (Falcon); else after (BLOOM) */
+        alibi_scaled; /* ALiBi's slope·j, rounded to bf16, joins before the scores are scaled (Falcon); else after (BLOOM) */
     bool head_bias;                          /* of the output projection (Phi, GPT-J) */
     bool embedding_norm;                     /* LayerNorm of the embeddings (BLOOM) */
     double embedding_scale;                  /* embeddings times this (Gemma: √D, rounded as the family does); 0: 1 */
@@ -220,6 +220,8 @@ typedef struct tl_model {
  * products of sizes; the message names the field, the value and what would do. */
 tl_status tl_model_check(const tl_model *model, tl_error *error) TL_MUST_CHECK;
 const char *tl_family_name(tl_family family);
+/* How the model's rotary angles are scaled, as config.json calls it: "plain" "llama3" "linear" "yarn" "dynamic" "ntk" "longrope". */
+const char *tl_model_rope_name(const tl_model *model);
 /* The layer whose keys and values a layer attends to: its own, or, with TL_LAYER_SHARED_KV, the last before that has its own and
  * sees and turns alike; −1 where there is none such, which tl_model_check refuses. */
 int64_t tl_model_kv_source(const tl_model *model, int64_t layer);

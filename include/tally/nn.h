@@ -18,11 +18,10 @@ typedef struct tl_parameter {
     bool decay;        /* weight decay applies: matrices and embeddings, not norms and biases */
     bool embedding;    /* token or position table, or an untied output head: outside "non-embedding" */
     bool linear;       /* the weight of a linear layer of a block: what tl_apply_linear multiplies by */
-    bool
-        experts; /* the weights of all experts of a layer, [E, out, in]; `turned`: [E, in, out], as their family publishes them */
-    bool turned;
-    bool frozen;  /* no gradient, no master copy, no states, no update: the base under adapters (tally/lora.h) */
-    bool adapter; /* A or B of an adapter: no published file has it. Behind all others */
+    bool experts;      /* the weights of all experts of a layer, [E, out, in] */
+    bool turned;       /* these are [E, in, out], as their family publishes them */
+    bool frozen;       /* no gradient, no master copy, no states, no update: the base under adapters (tally/lora.h) */
+    bool adapter;      /* A or B of an adapter: no published file has it. Behind all others */
     const tl_shape *full; /* NULL, or the shape of the weight that a quantised tensor stands for (tally/lora.h) */
 } tl_parameter;
 
@@ -38,8 +37,9 @@ int tl_net_parameters(const tl_net *net, const tl_parameter **list);
 tl_tensor *tl_net_find(const tl_net *net, const char *name); /* borrowed; NULL if there is none */
 
 /* Parameters, counted from the tensors: unique; with a tied head counted a second time; without embeddings, positions
- * and head (Kaplan et al. 2020; with per-layer embeddings what Gemma's cards call effective); and active, those a token passes: of routed experts the k of E that it is sent to, all else
- * whole (the "A3B" of Qwen3-30B-A3B). Equal to unique in a dense model. */
+ * and head (Kaplan et al. 2020; with per-layer embeddings what Gemma's cards call effective); and active, those a token passes:
+ * of routed experts the k of E that it is sent to, all else whole (the "A3B" of Qwen3-30B-A3B). Equal to unique in a dense
+ * model. */
 typedef struct tl_parameter_count {
     int64_t unique, untied, non_embedding, active;
 } tl_parameter_count;
@@ -78,9 +78,9 @@ const tl_choices *tl_net_choices(const tl_net *net);
 void tl_net_let_go(tl_net *net);
 
 /* Packed documents: from now on the tokens' positions i32 or i64 [B,T], counted from 0 in each document of a row (borrowed through
- * backward; NULL: rows are whole, as in a new net). Learned positions are looked up by them, and a row sees its own document
- * alone: the losses are those of the documents one by one. Rotary and ALiBi positions know differences alone, which stay. TL_ERR_UNSUPPORTED:
- * layers that see chunks of a row (Llama 4), ALiBi rounded to bf16 (Falcon). */
+ * backward; NULL: rows are whole, as in a new net). Learned positions are looked up by them, and a row sees its own
+ * document alone: the losses are those of the documents one by one. Rotary and ALiBi positions know differences alone, which stay.
+ * TL_ERR_UNSUPPORTED: layers that see chunks of a row (Llama 4), ALiBi rounded to bf16 (Falcon). */
 tl_status tl_net_documents(tl_net *net, tl_tensor *positions);
 
 /* tokens i32 or i64 [B,T] → logits [B,T,V]; cruncher: x [B,D] → [B]. T beyond the learned positions is an error. */

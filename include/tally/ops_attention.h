@@ -28,7 +28,8 @@ extern "C" {
  *   slopes[H]   (f32; NULL: none) adds slope·(j − p) to the scores after the softcap (ALiBi, Press et al. 2022); no gradient. With
  *               slopes_scaled it adds scale·(slope·j), slope, j and their product each rounded to bf16 (Falcon)
  *   dropout     p of the probabilities, drawn as tl_dropout of [B,H,T,S] with this name would; drawn again in backward
- * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64), sinks, slopes and positions. Accumulates in f32 (f64 for f64).
+ * Saves q, k, v, y, the log-sum-exp of each row (f32[B,H,T], f64 for f64), sinks, slopes and positions. Accumulates in f32 (f64
+ * for f64).
  * Matmul FLOPs: 2·B·H·T·S·(K + L) forward; backward 2·B·H·T·S·(3·K + 2·L), of which 2·B·H·T·S·K are the scores computed
  * again: hardware FLOPs have them, model FLOPs do not. matmul_causal counts visible pairs instead of T·S, `executed` the pairs
  * of blocks (of 64 rows and 64 keys; fewer for large heads) of which at least one is seen.

@@ -131,6 +131,9 @@ tl_tensor *tl_grouped_sum_(tl_tensor *g, tl_tensor *offsets, tl_dim n_expert, co
 #define tl_moe_sum(y, order, n, k) tl_moe_sum_((y), (order), (n), (k), TL_HERE)
 #define tl_grouped_linear(x, w, bias, offsets, transposed)                                                             \
     tl_grouped_linear_((x), (w), (bias), (offsets), (transposed), TL_HERE)
+#define tl_grouped_linear_packed(x, w, out, bias, offsets)                                                             \
+    tl_grouped_linear_packed_((x), (w), (out), (bias), (offsets), TL_HERE)
+#define tl_grouped_sum(g, offsets, n_expert) tl_grouped_sum_((g), (offsets), (n_expert), TL_HERE)
 
 #ifdef __cplusplus
 }

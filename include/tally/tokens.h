@@ -153,8 +153,8 @@ typedef struct tl_reader_options {
     bool positions;       /* batches have them; the sampler knows boundaries */
     bool locked;          /* their memory is locked (mlock); where the system refuses, that is an error */
     uint64_t position;    /* windows drawn before: 0, or a checkpoint's */
-    tl_tensor *
-        ring; /* NULL: its own; or i32 [slots,A,2,B,T] (3 with positions), contiguous: the caller's, and outlives it (tl_trainer_ring) */
+    /* NULL: its own; or i32 [slots,A,2,B,T] (3 with positions), contiguous: the caller's, and outlives it (tl_trainer_ring). */
+    tl_tensor *ring;
 } tl_reader_options;
 
 typedef struct tl_reader tl_reader;

@@ -65,7 +65,8 @@ void tl_trainer_free(tl_trainer *trainer);
 tl_status tl_trainer_resize(tl_trainer *trainer, int64_t micro_batch, int64_t seq) TL_MUST_CHECK;
 tl_net *tl_trainer_net(const tl_trainer *trainer);
 tl_optimizer *tl_trainer_optimizer(const tl_trainer *trainer);
-/* With prefetch: i32 [prefetch,A,2,B,T], or [prefetch,A,3,B,T] with choices.documents, of category data, what tl_reader_options.ring wants; else NULL. Borrowed; pure. */
+/* With prefetch: i32 [prefetch,A,2,B,T], or [prefetch,A,3,B,T] with choices.documents, of category data, what
+ * tl_reader_options.ring wants; else NULL. Borrowed; pure. */
 tl_tensor *tl_trainer_ring(const tl_trainer *trainer);
 
 /* What a checkpoint must carry beside parameters, optimizer and streams. */

@@ -11,4 +11,8 @@ static inline bool tl_ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+static inline bool tl_starts_with(const char *text, const char *start) {
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
 #endif

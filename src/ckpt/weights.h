@@ -77,8 +77,7 @@ bool tl_weights_mx_fits(const tl_weights_part *part, const tl_safetensors_tensor
 typedef struct tl_weights_passage {
     const char *from; /* for messages */
     const tl_safetensors *file, *scale_file;
-    const tl_safetensors_tensor *tensor,
-        *scale; /* scale NULL: none. With one, a matrix in F8_E4M3, or MXFP4's blocks */
+    const tl_safetensors_tensor *tensor, *scale; /* scale NULL: none. With one, F8_E4M3, or MXFP4's blocks */
     char *data;
     tl_dtype to;
     bool turned;

@@ -41,15 +41,13 @@ tl_status tl_weights_whole_part(const tl_parameter *p, tl_weights_part *out, tl_
 
 /* ---- prefixes ---- */
 
-static bool starts_with(const char *name, const char *start) { return strncmp(name, start, strlen(start)) == 0; }
-
 const char *tl_weights_own_prefix(const tl_model *model) {
     const tl_names *names = tl_names_of(model);
     return names ? names->prefix : NULL;
 }
 
 static bool is_of(const char *name, const char *module) {
-    return module && starts_with(name, module) && name[strlen(module)] == '.';
+    return module && tl_starts_with(name, module) && name[strlen(module)] == '.';
 }
 
 /* The form before phi-msft's (microsoft/phi-1_5's first files, modeling_mixformer_sequential.py): one list, layers.0 the tokens,
@@ -60,11 +58,11 @@ static bool is_sequential(const tl_model *model, const char *prefix) {
 
 static void sequential_name(const tl_model *model, const char *name, char whole[TL_WEIGHTS_NAME]) {
     char *rest = NULL;
-    if (starts_with(name, "transformer.embd."))
+    if (tl_starts_with(name, "transformer.embd."))
         snprintf(whole, TL_WEIGHTS_NAME, "layers.0.%s", name + strlen("transformer.embd."));
-    else if (starts_with(name, "lm_head."))
+    else if (tl_starts_with(name, "lm_head."))
         snprintf(whole, TL_WEIGHTS_NAME, "layers.%lld.%s", (long long)model->layers + 1, name + strlen("lm_head."));
-    else if (starts_with(name, "transformer.h.")) {
+    else if (tl_starts_with(name, "transformer.h.")) {
         long long layer = strtoll(name + strlen("transformer.h."), &rest, 10);
         snprintf(whole, TL_WEIGHTS_NAME, "layers.%lld%s", layer + 1, rest);
     } else
@@ -81,8 +79,8 @@ const char *tl_weights_whole_name(const tl_model *model, const char *prefix, con
     }
     /* The head stands beside the decoder, not in it; where the whole text model is a part, it is in that part. */
     if (is_of(name, names->head))
-        snprintf(whole, TL_WEIGHTS_NAME, "%s%s", starts_with(prefix, text) ? text : "", name);
-    else if (starts_with(name, names->prefix))
+        snprintf(whole, TL_WEIGHTS_NAME, "%s%s", tl_starts_with(prefix, text) ? text : "", name);
+    else if (tl_starts_with(name, names->prefix))
         snprintf(whole, TL_WEIGHTS_NAME, "%s%s", prefix, name + strlen(names->prefix));
     else
         snprintf(whole, TL_WEIGHTS_NAME, "%s", name);
@@ -125,7 +123,7 @@ static bool is_buffer(const tl_model *model, const char *name) {
 static bool is_other_part(const char *whole) {
     static const char *const modules[] = {"vision_tower", "vision_model", "multi_modal_projector", "visual",
                                           "audio_tower",  "embed_vision", "embed_audio",           "patch_merger"};
-    const char *name = starts_with(whole, "model.") ? whole + 6 : whole;
+    const char *name = tl_starts_with(whole, "model.") ? whole + 6 : whole;
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
         if (is_of(name, modules[i]))
             return true;
@@ -175,7 +173,7 @@ tl_weights_kind tl_weights_kind_of(const tl_model *model, const char *prefix, co
                      {".absmax", "bitsandbytes"},
                      {".quant_map", "bitsandbytes"},
                      {".SCB", "bitsandbytes"}};
-    bool inside = starts_with(whole, prefix);
+    bool inside = tl_starts_with(whole, prefix);
     const char *name = inside ? whole + strlen(prefix) : whole;
     if (is_other_part(whole))
         return TL_WEIGHTS_OTHER_PART;

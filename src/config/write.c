@@ -82,8 +82,7 @@ static bool is_ratio(const tl_model *m) {
 }
 
 static void write_scaling(tl_json *json, const tl_model *m) {
-    static const char *const kinds[] = {"llama3", "llama3", "linear", "yarn", "dynamic", "ntk", "longrope"};
-    tl_json_put_string(json, "rope_type", kinds[m->rope_scaling]);
+    tl_json_put_string(json, "rope_type", tl_model_rope_name(m));
     if (!is_ratio(m))
         tl_json_put_real(json, "factor", m->rope_factor);
     if (m->rope_attention_factor > 0)

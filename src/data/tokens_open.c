@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/strings.h"
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "ids are used as they lie in a little-endian file");
 
 enum { INDEX_BYTES = 4 << 20, PATH_BYTES = 4096 };
@@ -98,13 +100,8 @@ static tl_status add_file(tl_tokens *t, const char *path, const tl_tokens_option
 
 static int by_bytes(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 static bool is_shard_name(const char *name) {
-    return name[0] != '.' && (ends_with(name, ".bin") || ends_with(name, ".npy"));
+    return name[0] != '.' && (tl_ends_with(name, ".bin") || tl_ends_with(name, ".npy"));
 }
 
 static tl_status join(const char *folder, const char *name, char path[PATH_BYTES], tl_error *error) {

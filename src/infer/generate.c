@@ -36,8 +36,7 @@ typedef struct generator {
     tl_sample *sample; /* NULL on meta */
     double *logits;
     int64_t vocab;
-    int32_t
-        *history; /* longrope: prompt and new tokens, to be fed anew when the angles of all change; NULL elsewhere */
+    int32_t *history; /* longrope: prompt and new tokens, fed anew when the angles of all change; NULL elsewhere */
 } generator;
 
 /* One forward; the next token where there are values. */

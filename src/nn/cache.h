@@ -10,8 +10,8 @@ struct tl_cache {
     tl_cache_options options;
     int64_t length;
     bool last_only;
-    tl_tensor **
-        part; /* keys and values in turn, 2·N; of latent attention one for both, and NULL; NULL of layers that read another's */
+    /* Keys and values in turn, 2·N; of latent attention one for both, and NULL; NULL of layers that read another's. */
+    tl_tensor **part;
 };
 
 /* New keys and values [B,G,t,K] of the block, written behind the old ones; *k and *v become all that the new positions may see

@@ -23,6 +23,12 @@ const char *tl_family_name(tl_family family) {
     return (unsigned)family < TL_FAMILY_COUNT ? family_names[family] : "unknown";
 }
 
+const char *tl_model_rope_name(const tl_model *m) {
+    static const char *const names[] = {"plain", "llama3", "linear", "yarn", "dynamic", "ntk", "longrope"};
+    _Static_assert(sizeof names / sizeof names[0] == TL_ROPE_LONGROPE + 1, "a scaling without a name");
+    return names[m->rope_scaling == TL_ROPE_PLAIN && m->rope_factor > 0 ? TL_ROPE_LLAMA3 : m->rope_scaling];
+}
+
 typedef struct sized_field {
     const char *text;
     int64_t value, most;

@@ -126,8 +126,7 @@ static bool is_16_bit(tl_dtype dtype) { return dtype == TL_BF16 || dtype == TL_F
 static tl_tensor *scores(tl_net *net, const tl_experts *e, tl_tensor *x) {
     tl_tensor *w = e->router;
     bool narrow = is_16_bit(net->dtype);
-    if (narrow &&
-        net->names->router_f32) { /* no linear layer, so never packed nor adapted, which its handle would say */
+    if (narrow && net->names->router_f32) { /* no linear layer, so never packed nor adapted */
         x = tl_cast(x, TL_F32);
         w = tl_cast(w, TL_F32);
     }

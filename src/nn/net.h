@@ -185,8 +185,8 @@ tl_tensor *tl_embed(tl_net *net, tl_tensor *tokens);
 /* What a block reads beside the stream, and what of it later ones read. */
 typedef struct tl_beside {
     tl_tensor *own; /* the layer's part of the per-layer embeddings [B,T,Dl]; NULL: none */
-    tl_tensor *k,
-        *v; /* where the block has none: those it reads. Where it gives its own: made there, in the caller's scope */
+    /* Where the block has none: those it reads. Where it gives its own: made there, in the caller's scope. */
+    tl_tensor *k, *v;
 } tl_beside;
 tl_tensor *tl_apply_attention(tl_net *net, const tl_block *block, tl_tensor *x, tl_beside *beside);
 tl_tensor *tl_apply_latent(tl_net *net, const tl_block *block, tl_tensor *x);

@@ -1,5 +1,5 @@
-/* softmax(scale·x + mask) where a mask, positions, lengths, causality and a window say what each row sees. A hidden column is 0, so the
- * gradient is that of softmax as it is; a row that sees nothing is 0 and so is its gradient. */
+/* softmax(scale·x + mask) where a mask, positions, lengths, causality and a window say what each row sees. A hidden column is 0,
+ * so the gradient is that of softmax as it is; a row that sees nothing is 0 and so is its gradient. */
 #include "op/rows.h"
 #include "tally/ops_layers.h"
 

@@ -17,7 +17,6 @@ typedef struct reader {
 static const char *const rules[] = {"lr", "lr-factor", "weight-decay", "beta1", "beta2", "epsilon"};
 enum { LR, LR_FACTOR, WEIGHT_DECAY, BETA1, BETA2, EPSILON, RULES };
 
-#define FAIL(r, at, ...) fail_at(r, at, __VA_ARGS__)
 static tl_status fail_at(const reader *r, const char *at, const char *format, ...) TL_PRINTF(3, 4);
 static tl_status fail_at(const reader *r, const char *at, const char *format, ...) {
     char what[512];
@@ -35,14 +34,14 @@ static tl_status read_number(reader *r, int which, const char *at, const char *t
     tl_parameter_group *g = r->group;
     double value = 0;
     if (r->given[which])
-        return FAIL(r, at, "%s is given twice", rules[which]);
+        return fail_at(r, at, "%s is given twice", rules[which]);
     r->given[which] = true;
     if (tl_parse_number(text, 0, which == BETA1 || which == BETA2 ? 1 : 1e30, &value, &inner) != TL_OK)
-        return FAIL(r, at, "%s: %s", rules[which], inner.message);
+        return fail_at(r, at, "%s: %s", rules[which], inner.message);
     switch (which) {
     case LR:
         if (!(r->base->lr > 0))
-            return FAIL(r, at, "lr=%s: the run's own learning rate is 0, of which it is no multiple", text);
+            return fail_at(r, at, "lr=%s: the run's own learning rate is 0, of which it is no multiple", text);
         g->lr_factor = value / r->base->lr;
         break;
     case LR_FACTOR:
@@ -54,30 +53,30 @@ static tl_status read_number(reader *r, int which, const char *at, const char *t
     case BETA1:
     case BETA2:
         *(which == BETA1 ? &g->beta1 : &g->beta2) = value;
-        return value < 1 ? TL_OK : FAIL(r, at, "%s is %s; it lies below 1", rules[which], text);
+        return value < 1 ? TL_OK : fail_at(r, at, "%s is %s; it lies below 1", rules[which], text);
     default:
         g->epsilon = value;
         break;
     }
     return value > 0 ? TL_OK
-                     : FAIL(r, at, "%s=%s: a number above 0 would work%s", rules[which], text,
-                            which == EPSILON ? "" : ", or frozen");
+                     : fail_at(r, at, "%s=%s: a number above 0 would work%s", rules[which], text,
+                               which == EPSILON ? "" : ", or frozen");
 }
 
 static tl_status read_rule(reader *r, char *rule) {
     char *equals = strchr(rule, '=');
     if (strcmp(rule, "frozen") == 0) {
         if (r->group->frozen)
-            return FAIL(r, rule, "frozen is given twice");
+            return fail_at(r, rule, "frozen is given twice");
         r->group->frozen = true;
         return TL_OK;
     }
     for (int i = 0; equals && i < RULES; i++)
         if (strlen(rules[i]) == (size_t)(equals - rule) && strncmp(rules[i], rule, (size_t)(equals - rule)) == 0)
             return read_number(r, i, rule, equals + 1);
-    return FAIL(r, rule,
-                "\"%.40s\" is no rule; lr=X, lr-factor=X, weight-decay=X, beta1=X, beta2=X, epsilon=X and frozen are",
-                rule);
+    return fail_at(
+        r, rule, "\"%.40s\" is no rule; lr=X, lr-factor=X, weight-decay=X, beta1=X, beta2=X, epsilon=X and frozen are",
+        rule);
 }
 
 /* What was left out is as without the group. */
@@ -87,9 +86,9 @@ static tl_status complete(reader *r, const char *at) {
     for (int i = 0; i < RULES; i++)
         any |= r->given[i];
     if (r->given[LR] && r->given[LR_FACTOR])
-        return FAIL(r, at, "lr and lr-factor say the same thing; one of them would work");
+        return fail_at(r, at, "lr and lr-factor say the same thing; one of them would work");
     if (g->frozen && any)
-        return FAIL(r, at, "it is frozen, and its other rules change nothing; frozen alone would work");
+        return fail_at(r, at, "it is frozen, and its other rules change nothing; frozen alone would work");
     if (g->frozen) {
         g->lr_factor = g->weight_decay = 0;
         return TL_OK;
@@ -107,7 +106,8 @@ static tl_status read_group(reader *r, char *text) {
     memset(r->given, 0, sizeof r->given);
     *r->group = (tl_parameter_group){.lr_factor = 1, .weight_decay = TL_GROUP_DECAY};
     if (!colon || colon == text || !colon[1])
-        return FAIL(r, text, "\"%.80s\" is not PATTERN:RULE,RULE, such as *.bias:weight-decay=0 or wte.*:frozen", text);
+        return fail_at(r, text, "\"%.80s\" is not PATTERN:RULE,RULE, such as *.bias:weight-decay=0 or wte.*:frozen",
+                       text);
     *colon = '\0';
     r->group->pattern = text;
     for (char *at = colon + 1, *next; at; at = next) {

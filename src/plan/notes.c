@@ -82,7 +82,6 @@ static void note_outside(const tl_plan_options *o, tl_plan *p) {
             e->name, 1 + e->slack_permille / 1000.0);
 }
 
-/* How the model is run, and what of it the model does not notice. */
 /* Why a choice that is on changes nothing in this run; NULL: it does. What lies in the model alone, tl_choice_effect says. */
 static const char *idle(const tl_plan_options *o, const char *name) {
     const tl_lora_options *l = &o->lora;
@@ -119,6 +118,7 @@ static void note_idle(const tl_plan_options *o, const tl_choices *own, tl_plan *
     }
 }
 
+/* How the model is run, and what of it the model does not notice. */
 static void note_choices(const tl_plan_options *o, tl_plan *p) {
     char attention[40], loss[40], text[TL_CHOICES_TEXT];
     const tl_choices *c = &o->choices;

@@ -192,8 +192,8 @@ static void prepare(rotary_task *t) {
         make_longrope(t, length);
 }
 
-/* θ^(−2i/R), and what scaling makes of it beside another θ: linear, all divided by `factor` (Chen et al. 2023); yarn, divided but for the pairs that
- * turn often, with a ramp between (Peng et al. 2023, equations 18–20); Llama-3.1's (Meta's llama-models, rope scaling):
+/* θ^(−2i/R), and what scaling makes of it beside another θ: linear, all divided by `factor` (Chen et al. 2023); yarn, divided
+ * but for the pairs that turn often, with a ramp between (Peng et al. 2023, equations 18–20); Llama-3.1's (Meta's llama-models, rope scaling):
  * wavelengths beyond original/low are divided by `factor`, those under original/high kept, those between blended. */
 static double frequency(const rotary_task *t, int64_t pair) {
     const tl_rotary_attr *attr = t->attr;
