@@ -269,6 +269,8 @@ char *tl_text_shown(const tl_cli *cli, const char *text);
 /* The same for names and values from files: bytes that are no UTF-8 and what turns the direction of writing or parts lines
  * (U+200E, U+2028 to U+202E, U+2066 to U+2069) are not shown either. `written` is what stands for them: \xNN, \uNNNN. */
 int tl_text_hidden(const char *text, char written[8]);
+/* Bytes of the UTF-8 character at `text`; 1 where there is none. */
+int tl_text_character(const char *text);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */

@@ -40,6 +40,24 @@ printf '{"model_type":"gemma3_text","vocab_size":99,"hidden_size":32,"num_attent
 "sliding_window":16,"sliding_window_pattern":[1]}' >gemma.json
 refused 'a pattern that is a list' 1 '"sliding_window_pattern"' models gemma.json
 
+# ---- Gemma 4: global heads turn pairs too, and the kinds of positions are all named ----
+gemma4() { # GLOBAL_HEAD_DIM SHARED KIND
+    printf '{"model_type":"gemma4_text","vocab_size":99,"hidden_size":32,"num_attention_heads":4,"num_key_value_heads":1,
+"head_dim":8,"global_head_dim":%s,"num_hidden_layers":2,"intermediate_size":48,"max_position_embeddings":64,
+"hidden_size_per_layer_input":0,"num_kv_shared_layers":%s,"layer_types":["sliding_attention","full_attention"],
+"rope_parameters":{"full_attention":{"rope_type":"%s","rope_theta":100}}}' "$1" "$2" "$3" >gemma4.json
+}
+gemma4 16 0 proportional
+gives 'a small Gemma 4' 0 'gemma4' models gemma4.json
+for verb in models plan; do
+    gemma4 15 0 proportional
+    refused "$verb: an odd global_head_dim" 1 '"global_head_dim" is 15; rotary positions turn pairs, so it must be even' $verb gemma4.json
+    gemma4 16 -1 proportional
+    refused "$verb: fewer than no shared layers" 2 '"num_kv_shared_layers" is -1; it must be at least 0' $verb gemma4.json
+    gemma4 16 0 proportionl
+    refused "$verb: a kind of positions that is none" 2 'longrope, proportional and default are known' $verb gemma4.json
+done
+
 # ---- counts beyond 2^53, where a double holds every second one: 6·N·D of Llama 405B and 16 M tokens is beyond 2^64 ----
 plan='llama-3.1-405b -g 4xH100 --seq 8192 --global-batch 2048'
 # shellcheck disable=SC2086
