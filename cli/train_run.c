@@ -31,6 +31,7 @@ typedef struct run {
     double waited_seconds, interval_waited; /* for data, of the trained seconds */
     int64_t interval_steps, start, limit;   /* limit: of memory */
     int64_t examined;                       /* the step that was examined last */
+    size_t made;                            /* of the folder; see tl_train_folder */
     double best;                            /* the lowest validation loss of a checkpoint; infinite: none */
     tl_account account;                     /* the plan's tables, and the run's of step account_step */
     int64_t account_step, examined_peak;    /* the last: measured */
@@ -628,8 +629,12 @@ static void report_account(const run *r) {
     const tl_cli *cli = r->t->cli;
     const tl_measured *m = &r->measured;
     char planned[TL_TEXT], measured[TL_TEXT];
-    if (m->steps == 0)
+    if (m->steps == 0) {
+        if (r->line.step > r->start)
+            tl_out_item(cli, "account",
+                        "none: the first step makes what later ones keep; from the second on they are measured");
         return;
+    }
     bool equal = m->steps_that_differ == 0 && m->peak_bytes == r->plan.peak.bytes;
     if (equal)
         tl_out_item(cli, "account",
@@ -646,7 +651,7 @@ static void report_account(const run *r) {
 
 static int report(run *r) {
     const tl_train *t = r->t;
-    char seconds[TL_TEXT];
+    char seconds[TL_TEXT], path[TL_PATH];
     if (t->cli->format == TL_FORMAT_JSON)
         return report_json(r);
     if (t->steps >= TL_STEPS_OPEN)
@@ -664,7 +669,8 @@ static int report(run *r) {
         tl_out_item(t->cli, "waiting", "%s for data, %.2f %% of the time", tl_text_duration(r->waited_seconds, seconds),
                     100 * r->waited_seconds / r->trained_seconds);
     report_account(r);
-    tl_out_item(t->cli, "next", "tally ledger %s", t->folder);
+    if (access(tl_train_path(t, "ledger.json", path), F_OK) == 0)
+        tl_out_item(t->cli, "next", "tally ledger %s", t->folder);
     return TL_EXIT_OK;
 }
 
@@ -710,7 +716,7 @@ static int execute(run *r) {
     tl_train *t = r->t;
     uint64_t position = 0;
     ignore_size_signal();
-    if (!t->dry_run && tl_train_folder(t, &r->error) != TL_OK)
+    if (!t->dry_run && tl_train_folder(t, &r->made, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
     measure_machine(r);
     int status = make_plan(r);
@@ -742,5 +748,6 @@ int tl_train_run(tl_train *t) {
     r.best = INFINITY;
     int status = execute(&r);
     finish(&r);
+    tl_train_folder_undo(t, r.made);
     return status;
 }

@@ -77,3 +77,23 @@ for verb in inspect plan models; do gives "$verb: a family that is not known" 2 
 # ---- MFU of figures far from those that one knows ----
 gives 'mfu: one power of ten a number' 3 '= 1e+18 / 989.4e12 = 1010.7136' mfu --achieved 1e18 -g H100
 gives 'mfu: and in the known one where that is near' 0 '= 420e12 / 989.4e12 = 0.4245' mfu --achieved 420e12 -g H100
+
+# ---- a run that never starts leaves no folder; one of a single step promises no ledger ----
+tiny='--model gpt2:N=1,D=16,H=2 --micro-batch 4 --threads 1'
+# shellcheck disable=SC2086
+{
+    gives 'groups that match nothing' 2 'matches none' train sums --out new/deep/run $tiny --steps 2 --groups 'zz*:frozen'
+    [ ! -e new ]
+    said 'leave no folder' $?
+    mkdir -p kept/mine
+    gives 'nor in one that was there' 2 'matches none' train sums --out kept/mine/run $tiny --steps 2 --groups 'zz*:frozen'
+    [ -d kept/mine ] && [ ! -e kept/mine/run ]
+    said 'which stays' $?
+    printf '{"task":"sums","model":"gpt2:N=1,D=16,H=2","steps":2,"groups":[{"match":"zz*","lr":1}]}' >task.json
+    gives 'groups of a file that match nothing are a wrong value of the file' 1 'task.json: "groups": parameter group "zz*"' train task.json --out new/run
+    printf '{"task":"sums","steps":2,"groups":[{"match":"%02000d","lr":1}]}' 0 >task.json
+    gives 'and those that are too long' 1 '"groups" is too long' train task.json --out new/run
+    gives 'a run of one step says that nothing was measured' 0 'from the second on they are measured' train sums --out once $tiny --steps 1
+    ! grep -q 'tally ledger' out
+    said 'and names no ledger' $?
+}
