@@ -74,6 +74,10 @@ gives 'check: another last digit does not' 3 'VIOLATED' check a.json "per_step==
 gives 'diff: one digit in twenty is a difference' 0 'per_step 44.05 E 44.05 E +1' diff a.json b.json
 gives 'diff: every digit of both' 0 "$other" --json diff a.json b.json
 gives 'diff: a plan and itself' 0 'no difference' diff a.json a.json
+sed 's/"peak_bytes": [0-9]*/"peak_bytes": null/' a.json >part.json
+gives 'diff: a plan that lacks a value is not the same' 0 'values that both have' diff a.json part.json
+printf '{"schema":"tally/1","verb":"plan"}' >none.json
+gives 'diff: a plan of nothing' 0 'nothing to compare: no value is in both' diff a.json none.json
 awk 'BEGIN { printf "{\"schema\":\"tally/1\",\"verb\":\"plan\",\"x\":\"%0100d", 0 }' >c.json
 { cat c.json; printf '1"}'; } >d.json
 printf '2"}' >>c.json
