@@ -58,6 +58,24 @@ for verb in models plan; do
     refused "$verb: a kind of positions that is none" 2 'longrope, proportional and default are known' $verb gemma4.json
 done
 
+# ---- MXFP4: gpt_oss's experts, in blocks of 32 (OCP Microscaling Formats 1.0, 5.2) ----
+printf '{"model_type":"llama","vocab_size":99,"hidden_size":64,"num_hidden_layers":2,"intermediate_size":96,"num_attention_heads":4,
+"quantization_config":{"quant_method":"mxfp4"}}' >mx.json
+refused 'mxfp4 of another family' 2 "which is read of gpt_oss's experts" plan mx.json --infer -g H100 --seq 64
+mxfp4() {
+    printf '{"model_type":"gpt_oss","vocab_size":99,"hidden_size":%d,"num_hidden_layers":1,"intermediate_size":%d,
+"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,"max_position_embeddings":64,"sliding_window":16,
+"num_local_experts":2,"num_experts_per_tok":1,"layer_types":["full_attention"],"tie_word_embeddings":false,
+"quantization_config":{"quant_method":"mxfp4"}}' "$1" "$2" >mx.json
+}
+mxfp4 64 96
+gives 'mxfp4 of whole blocks' 0 'in MXFP4, 4.25 bits each' plan mx.json --infer -g H100
+for sizes in '80 64' '64 50'; do
+    # shellcheck disable=SC2086
+    mxfp4 $sizes
+    refused "mxfp4 of sizes $sizes" 1 'in blocks of 32: hidden_size' plan mx.json --infer -g H100
+done
+
 # ---- counts beyond 2^53, where a double holds every second one: 6·N·D of Llama 405B and 16 M tokens is beyond 2^64 ----
 plan='llama-3.1-405b -g 4xH100 --seq 8192 --global-batch 2048'
 # shellcheck disable=SC2086
