@@ -384,6 +384,10 @@ static int verify(const tl_cli *cli, const tl_tokens_options *options, tl_data_l
         tl_out_item(cli, "bad ids", "%lld of %s", (long long)l->scan.bad, digits);
         return verdict;
     }
+    if (!l->scan.count) {
+        tl_out_answer(cli, "empty", "0 tokens: there is no id to verify");
+        return verdict;
+    }
     if (l->vocab)
         snprintf(rest, sizeof rest, "%s tokens, every id below %lld (largest: %lld)", digits, (long long)l->vocab,
                  (long long)l->scan.most);

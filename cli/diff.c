@@ -269,8 +269,11 @@ static void out_headline(const diff *d) {
                      tl_document_text(d->cli, asked[k][0], fabs(by), size), by > 0 ? "more" : "less", asked[k][2],
                      share);
     }
-    if (d->n == 0)
-        snprintf(line, sizeof line, "no difference in %d values", d->equal);
+    if (d->n == 0 && d->equal == 0)
+        snprintf(line, sizeof line, "nothing to compare: no value is in both");
+    else if (d->n == 0)
+        snprintf(line, sizeof line, "no difference in %s%d values%s", d->alone[0] + d->alone[1] ? "the " : "", d->equal,
+                 d->alone[0] + d->alone[1] ? " that both have" : "");
     else if (!line[0])
         snprintf(line, sizeof line, "%d value%s", d->n, d->n == 1 ? " differs" : "s differ");
     tl_out_answer(d->cli, line, NULL);

@@ -43,11 +43,14 @@ static bool is_folder(const char *path) {
 /* The checkpoint that `from` is, or that its folder's latest is. */
 static void find_checkpoint(job *j) {
     char inside[TL_CKPT_PATH];
+    tl_ckpt_found found;
     if (is_folder(j->from)) {
         snprintf(inside, sizeof inside, "%.4000s/checkpoints", j->from);
-        if (tl_ckpt_folder_latest(inside, j->checkpoint, NULL) != TL_OK &&
-            tl_ckpt_folder_latest(j->from, j->checkpoint, NULL) != TL_OK)
-            j->checkpoint[0] = '\0';
+        bool any =
+            tl_ckpt_folder_find(inside, &found, NULL) == TL_OK || tl_ckpt_folder_find(j->from, &found, NULL) == TL_OK;
+        if (any && found.note[0])
+            tl_say(j->cli, "%s", found.note);
+        snprintf(j->checkpoint, sizeof j->checkpoint, "%s", any ? found.path : "");
         return;
     }
     tl_safetensors *file = tl_safetensors_open(j->from, NULL);

@@ -183,10 +183,8 @@ int tl_gguf_report(const tl_cli *cli, const char *path, bool all) {
     tl_error error = {TL_OK, ""};
     tl_gguf *g = tl_gguf_open(path, &error);
     totals sum;
-    if (!g) {
-        tl_say(cli, "%s", error.message);
-        return TL_EXIT_FAILED;
-    }
+    if (!g)
+        return tl_failed(cli, &error);
     sum_up(g, &sum);
     int status = TL_EXIT_FAILED;
     if (cli->format == TL_FORMAT_JSON)

@@ -26,12 +26,15 @@ int tl_cli_groups(const tl_cli *cli, const char *file, const char *text, tl_opti
 int tl_groups_failed(const tl_cli *cli, const char *file, tl_error *error) {
     static const char of_groups[] = "parameter group";
     char message[sizeof error->message];
+    bool of_file = false;
     if (strncmp(error->message, of_groups, sizeof of_groups - 1) == 0) {
         snprintf(message, sizeof message, "%s", error->message);
         snprintf(error->message, sizeof error->message, "%s%.300s%s: %.600s", file[0] ? "" : "--groups", file,
                  file[0] ? ": \"groups\"" : "", message);
+        of_file = file[0] != '\0';
     }
-    return tl_failed(cli, error);
+    int status = tl_failed(cli, error);
+    return of_file ? TL_EXIT_FAILED : status; /* a wrong value in a file is no misuse of the command */
 }
 
 /* ---- from a file ---- */
@@ -97,10 +100,13 @@ static tl_status add_group(const tl_run_file *file, const char *path, int64_t in
             return status;
         first = first && strlen(text) == before;
     }
+    if (strlen(text) + 1 >= size)
+        return tl_fail(error, TL_ERR_FORMAT, "%s: \"groups\" is too long: as one line it must stay below %zu bytes",
+                       path, size);
     if (first)
         return tl_fail(error, TL_ERR_FORMAT, "%s: \"%s\" has no rule; weight-decay, lr-factor or frozen would be one",
                        path, at);
-    return strlen(text) + 1 < size ? TL_OK : tl_fail(error, TL_ERR_FORMAT, "%s: \"groups\" is too long", path);
+    return TL_OK;
 }
 
 tl_status tl_groups_from_file(const tl_run_file *file, const char *path, char *text, size_t size, tl_error *error) {

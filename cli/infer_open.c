@@ -88,9 +88,13 @@ static int read_dtype(tl_opened *o) {
     snprintf(path, sizeof path, "%s", o->path);
     snprintf(folder, sizeof folder, "%s/checkpoints", o->path);
     if (o->is_run) {
+        tl_ckpt_found latest;
         one = true;
-        if (tl_ckpt_folder_latest(folder, path, &error) != TL_OK)
+        if (tl_ckpt_folder_find(folder, &latest, &error) != TL_OK)
             return tl_failed(o->cli, &error);
+        if (latest.note[0])
+            tl_say(o->cli, "%s", latest.note);
+        snprintf(path, sizeof path, "%s", latest.path);
     }
     tl_safetensors *file = one ? tl_safetensors_open(path, &error) : NULL;
     tl_weights_files *files = one ? NULL : tl_weights_open(o->path, &error);

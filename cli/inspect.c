@@ -209,10 +209,8 @@ static int run(tl_cli *cli) {
     if (strcmp(is.kind, "json") != 0)
         return print_kind(cli, path, is, (int64_t)about.st_size);
     tl_model model;
-    if (tl_config_read(path, &model, &error) != TL_OK) {
-        tl_say(cli, "%s", error.message);
-        return TL_EXIT_FAILED;
-    }
+    if (tl_config_read(path, &model, &error) != TL_OK)
+        return tl_failed(cli, &error); /* with the status that plan has for it */
     return print_model(cli, path, &model);
 }
 

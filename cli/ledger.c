@@ -7,6 +7,14 @@
 
 enum { OWN_BY };
 
+#define COUNT(list) (sizeof(list) / sizeof(list)[0])
+
+/* The keys of ledger.json beside by_category, moments and step_seconds. */
+static const char *const plain[] = {"parameters",      "steps_measured",    "steps_that_differ",
+                                    "unplanned_bytes", "unaccounted_bytes", "unaccounted_flops"};
+static const char *const pairs[] = {"peak_bytes", "flops_per_step", "allocations"};
+static const char *const texts[] = {"model", "peak_phase", "peak_module", "peak_op", "peak_line"};
+
 static const struct argp_option own_options[] = {
     {"by", TL_OWN(OWN_BY), "WHAT", 0, "The account by category, module, op, line or phase", 0},
     {0},
@@ -99,7 +107,31 @@ static bool agrees(ledger *l) {
            allocations.planned == allocations.measured && whole(l, "steps_that_differ") == 0;
 }
 
+/* Reads all that out_whole says, so that of a ledger with a wrong value no line is out before it is known. */
+static bool is_readable(ledger *l) {
+    const char *category;
+    char name[160];
+    for (size_t i = 0; i < COUNT(texts); i++)
+        (void)text(l, texts[i]);
+    for (size_t i = 0; i < COUNT(plain); i++)
+        (void)whole(l, plain[i]);
+    for (size_t i = 0; i < COUNT(pairs); i++)
+        (void)whole_pair(l, pairs[i]);
+    for (int64_t i = 0; l->error.status == TL_OK && (category = tl_run_file_key(l->file, "by_category", i)); i++) {
+        snprintf(name, sizeof name, "by_category.%.100s", category);
+        (void)whole_pair(l, name);
+    }
+    for (int i = 0; i < MOMENTS; i++)
+        if (has_moment(l, i, name))
+            (void)whole_pair(l, name);
+    (void)real(l, "step_seconds.planned");
+    (void)real(l, "step_seconds.measured");
+    return l->error.status == TL_OK;
+}
+
 static int out_whole(ledger *l) {
+    if (!is_readable(l))
+        return tl_failed(l->cli, &l->error);
     const char *category;
     char name[160], count[TL_TEXT];
     int64_t steps = whole(l, "steps_measured"), differ = whole(l, "steps_that_differ");
@@ -107,8 +139,7 @@ static int out_whole(ledger *l) {
            tl_text_count((double)whole(l, "parameters"), count), (long long)steps);
     tl_out(l->cli, " %-14s %17s %17s\n", "", "planned", "measured");
     out_pair(l, "peak", whole_pair(l, "peak_bytes"), "B");
-    for (int64_t i = 0; (category = tl_run_file_key(l->file, "by_category", i)) != NULL && l->error.status == TL_OK;
-         i++) {
+    for (int64_t i = 0; (category = tl_run_file_key(l->file, "by_category", i)) != NULL; i++) {
         char label[40];
         snprintf(name, sizeof name, "by_category.%.100s", category);
         snprintf(label, sizeof label, "  %.30s", category);
@@ -134,8 +165,6 @@ static int out_whole(ledger *l) {
         l->cli, "measured by",
         "a second instrument: bytes where storages are allocated, FLOPs from the m, n, k that reach the product; "
         "saved and work are one to it");
-    if (l->error.status != TL_OK)
-        return tl_failed(l->cli, &l->error);
     return agrees(l) ? TL_EXIT_OK : TL_EXIT_VIOLATED;
 }
 
@@ -203,20 +232,16 @@ static void json_pair(ledger *l, tl_json *json, const char *path, const char *ke
 }
 
 static int out_json(ledger *l) {
-    static const char *const plain[] = {"parameters",      "steps_measured",    "steps_that_differ",
-                                        "unplanned_bytes", "unaccounted_bytes", "unaccounted_flops"};
-    static const char *const pairs[] = {"peak_bytes", "flops_per_step", "allocations"};
-    static const char *const texts[] = {"model", "peak_phase", "peak_module", "peak_op", "peak_line"};
     const char *category;
     char name[160];
     tl_json *json = tl_cli_json_open(l->cli);
     if (!json)
         return TL_EXIT_FAILED;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+    for (size_t i = 0; i < COUNT(texts); i++)
         tl_json_put_string(json, texts[i], text(l, texts[i]));
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+    for (size_t i = 0; i < COUNT(plain); i++)
         tl_json_put_integer(json, plain[i], whole(l, plain[i]));
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+    for (size_t i = 0; i < COUNT(pairs); i++)
         json_pair(l, json, pairs[i], pairs[i]);
     tl_json_key(json, "by_category");
     tl_json_object(json);

@@ -32,9 +32,8 @@ char *tl_text_shown(const tl_cli *cli, const char *text) {
             continue;
         }
         if (cli->utf8) { /* the whole of it: what follows its first byte is no character of its own */
-            do
+            for (int length = tl_text_character(text); length > 0; length--)
                 result[at++] = *text++;
-            while (((unsigned char)*text & 0xC0) == 0x80);
             continue;
         }
         const char *ascii = "?";

@@ -45,7 +45,7 @@ int tl_cli_lora(const tl_cli *cli, const tl_lora_texts *t, tl_lora_options *lora
     if (tl_parse_size(rank, &lora->rank, &error) != TL_OK)
         return tl_usage(cli, "--%s: %s", name, error.message);
     if (lora->rank < 1 || lora->rank > INT32_MAX)
-        return tl_usage(cli, "--%s %s: a rank of 1 or more would work", name, rank);
+        return tl_usage(cli, "--%s %s: a rank of 1 to 2147483647 would work", name, rank);
     if (is_given(t->alpha) && tl_parse_number(t->alpha, 0, 1e9, &lora->alpha, &error) != TL_OK)
         return tl_usage(cli, "--lora-alpha: %s", error.message);
     if (is_given(t->alpha) && lora->alpha <= 0)

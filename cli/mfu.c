@@ -324,9 +324,19 @@ static int print_record(const reading *r) {
     return status;
 }
 
+/* "989.4e12": in the power of ten one knows it by, or in its own where it is far from that. */
+static const char *scaled(double value, int power, char *buffer) {
+    const double part = value / pow(10, power);
+    if (part >= 1e-3 && part < 1e5)
+        snprintf(buffer, TL_TEXT, "%.5ge%d", part, power);
+    else
+        snprintf(buffer, TL_TEXT, "%.5g", value);
+    return buffer;
+}
+
 static void print_page(const reading *r) {
     const tl_cli *cli = r->cli;
-    char answer[96], rest[128] = "", a[TL_TEXT], b[TL_TEXT], rate[TL_TEXT];
+    char answer[96], rest[128] = "", a[TL_TEXT], b[TL_TEXT], c[TL_TEXT], rate[TL_TEXT];
     snprintf(answer, sizeof answer, r->mfu > 1 ? "cannot be: an MFU of %s" : "MFU %s", share(r->mfu, a));
     if (r->has_plan)
         snprintf(rest, sizeof rest, "(%s attention; HFU %s)", causal(r) ? "causal" : "full", share(r->hfu, b));
@@ -335,11 +345,11 @@ static void print_page(const reading *r) {
     tl_out_answer(cli, answer, rest[0] ? rest : NULL);
     tl_text_rate(r->peak, rate);
     if (r->speed > 0)
-        tl_out_item(cli, "MFU", "= FLOPs a token·tokens/s / (devices·peak)\n= %.5ge9·%.6g / (%lld·%.5ge12) = %s",
-                    r->per_token / 1e9, r->speed, (long long)r->devices, r->peak / 1e12, a);
+        tl_out_item(cli, "MFU", "= FLOPs a token·tokens/s / (devices·peak)\n= %s·%.6g / (%lld·%s) = %s",
+                    scaled(r->per_token, 9, b), r->speed, (long long)r->devices, scaled(r->peak, 12, c), a);
     else
-        tl_out_item(cli, "MFU", "= FLOP/s of a device / peak\n= %.5ge12 / %.5ge12 = %s", r->achieved / 1e12,
-                    r->peak / 1e12, a);
+        tl_out_item(cli, "MFU", "= FLOP/s of a device / peak\n= %s / %s = %s", scaled(r->achieved, 12, b),
+                    scaled(r->peak, 12, c), a);
     tl_out_item(cli, "peak", "%s: %.*s", rate, (int)strcspn(r->source, ";"),
                 r->source); /* the vendor's own comes first */
     if (r->speed > 0)

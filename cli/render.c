@@ -190,19 +190,25 @@ static bool is_shown(const tl_cli *cli, const tl_grid *grid, int column) {
     return n_rows(grid) == 0;
 }
 
-/* RFC 4180. */
+/* RFC 4180. What a terminal would obey, or is no UTF-8, is written out as in tables: a csv is read there too. */
 static void put_csv(const char *text) {
-    if (!text[strcspn(text, ",\"\r\n")]) {
-        fputs(text, stdout);
-        return;
-    }
-    putchar('"');
-    for (; *text; text++) {
+    const bool quote = text[strcspn(text, ",\"\n")] != '\0';
+    char written[8];
+    if (quote)
+        putchar('"');
+    for (int length; *text; text += length) {
+        length = *text == '\t' ? 0 : tl_text_hidden(text, written);
+        if (length) {
+            fputs(written, stdout);
+            continue;
+        }
+        length = tl_text_character(text);
         if (*text == '"')
             putchar('"');
-        putchar(*text);
+        fwrite(text, 1, (size_t)length, stdout);
     }
-    putchar('"');
+    if (quote)
+        putchar('"');
 }
 
 static void print_csv(const tl_grid *grid) {

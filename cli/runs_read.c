@@ -184,21 +184,26 @@ static void read_metrics(tl_run *run, bool points) {
         damage(run, "line %lld of metrics.jsonl is no line of a run", (long long)bad);
 }
 
-/* The newest checkpoint's header: its step may be ahead of the log. */
-static void read_checkpoint(tl_run *run) {
-    char folder[TL_RUN_PATH + 64], path[TL_CKPT_PATH];
+/* The newest checkpoint's header: its step may be ahead of the log. Where it is cut or gone, an older one that is whole makes
+ * the run no less damaged. *saved: that step, unchanged where there is no checkpoint. */
+static void read_checkpoint(tl_run *run, int64_t *saved) {
+    char folder[TL_RUN_PATH + 64];
+    tl_ckpt_found found;
     tl_error error = {TL_OK, ""};
     if (!look(run, "checkpoints", NULL))
         return;
-    tl_status status = tl_ckpt_folder_latest(path_of(run, "checkpoints", folder), path, &error);
+    tl_status status = tl_ckpt_folder_find(path_of(run, "checkpoints", folder), &found, &error);
     if (status == TL_ERR_NOT_FOUND)
         return;
-    tl_ckpt *c = status == TL_OK ? tl_ckpt_open(path, &error) : NULL;
+    tl_ckpt *c = status == TL_OK ? tl_ckpt_open(found.path, &error) : NULL;
     if (!c) {
         damage(run, "%s", error.message);
         return;
     }
+    if (found.note[0])
+        damage(run, "%s", found.note);
     const tl_ckpt_state *state = tl_ckpt_state_of(c);
+    *saved = state->step;
     if (state->step > run->step)
         run->step = state->step;
     if (state->total_steps > 0)
@@ -233,7 +238,7 @@ static void read_validation(tl_run *run) {
 }
 
 void tl_run_read(tl_run *run, const char *path, bool points) {
-    int64_t logged = 0;
+    int64_t logged = 0, saved = INT64_MAX;
     *run = (tl_run){.step = -1, .steps = -1, .loss = NAN, .val_loss = NAN, .best = NAN, .mfu = NAN};
     run->tokens_per_second = NAN;
     snprintf(run->path, sizeof run->path, "%s", path);
@@ -241,12 +246,13 @@ void tl_run_read(tl_run *run, const char *path, bool points) {
     read_description(run);
     read_plan(run);
     read_metrics(run, points);
-    read_checkpoint(run);
+    read_checkpoint(run, &saved);
     read_validation(run);
     bool log = look(run, "metrics.jsonl", &logged);
     if (!look(run, "config.json", NULL))
         damage(run, "config.json, its model, is missing");
-    bool whole_run = run->steps > 0 && run->step >= run->steps;
+    /* the last step is saved: a log that is ahead of the newest checkpoint leaves steps for --resume */
+    bool whole_run = run->steps > 0 && run->step >= run->steps && saved >= run->steps;
     run->state = run->damage[0]                                          ? TL_RUN_DAMAGED
                  : whole_run                                             ? TL_RUN_FINISHED
                  : log && (int64_t)time(NULL) - logged < RUNNING_SECONDS ? TL_RUN_RUNNING

@@ -30,6 +30,11 @@ static int character(const unsigned char *s) {
     return wrong ? 0 : length;
 }
 
+int tl_text_character(const char *text) {
+    int length = *text ? character((const unsigned char *)text) : 1;
+    return length ? length : 1;
+}
+
 int tl_text_hidden(const char *text, char written[8]) {
     const unsigned char *s = (const unsigned char *)text;
     int control = tl_text_control(text), length = *text ? character(s) : 1;
@@ -49,13 +54,15 @@ int tl_text_hidden(const char *text, char written[8]) {
 /* Arguments come from anyone: what would move the cursor or ring the bell is written out. */
 static void put_safely(FILE *file, const char *text, size_t length) {
     char written[8];
-    for (const char *end = text + length; text < end;) {
-        int hidden = tl_text_hidden(text, written);
-        if (hidden)
+    int step;
+    for (const char *end = text + length; text < end; text += step) {
+        step = tl_text_hidden(text, written);
+        if (step) {
             fputs(written, file);
-        else
-            fputc(*text, file);
-        text += hidden ? hidden : 1;
+        } else {
+            step = tl_text_character(text);
+            fwrite(text, 1, (size_t)step, file);
+        }
     }
 }
 

@@ -154,7 +154,10 @@ tl_status tl_train_model(const char *text, int64_t vocab, int64_t context, tl_mo
 
 /* ---- the run's folder (cli/train_files.c) ---- */
 char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]);
-tl_status tl_train_folder(const tl_train *t, tl_error *error);
+/* Makes the folder and those above it; *made: the length of the first path that was not there, 0: all were. */
+tl_status tl_train_folder(const tl_train *t, size_t *made, tl_error *error);
+/* Removes them again, where they are empty: of a run that never starts nothing is left. */
+void tl_train_folder_undo(const tl_train *t, size_t made);
 /* Writes text under a temporary name and renames it. */
 tl_status tl_train_write(const tl_train *t, const char *name, const tl_json *json, tl_error *error);
 /* The plan's keys into an object that is open. */

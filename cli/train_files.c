@@ -16,18 +16,21 @@ char *tl_train_path(const tl_train *t, const char *name, char path[TL_PATH]) {
     return path;
 }
 
-/* Makes the folder and those above it. */
-tl_status tl_train_folder(const tl_train *t, tl_error *error) {
+tl_status tl_train_folder(const tl_train *t, size_t *made, tl_error *error) {
     char path[TL_PATH];
     struct stat st;
+    *made = 0;
     snprintf(path, sizeof path, "%s", t->folder);
     for (char *at = path + 1;; at++) {
         char here = *at;
         if (here != '/' && here != '\0')
             continue;
         *at = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+        bool is_new = mkdir(path, 0777) == 0;
+        if (!is_new && errno != EEXIST)
             return tl_fail(error, TL_ERR_IO, "cannot make the folder %s: %s", path, strerror(errno));
+        if (is_new && *made == 0)
+            *made = (size_t)(at - path);
         *at = here;
         if (here == '\0')
             break;
@@ -35,6 +38,19 @@ tl_status tl_train_folder(const tl_train *t, tl_error *error) {
     if (stat(t->folder, &st) != 0 || !S_ISDIR(st.st_mode))
         return tl_fail(error, TL_ERR_IO, "%s is no folder", t->folder);
     return TL_OK;
+}
+
+void tl_train_folder_undo(const tl_train *t, size_t made) {
+    char path[TL_PATH];
+    snprintf(path, sizeof path, "%s", t->folder);
+    for (size_t n = strlen(path); made > 0 && n >= made; n--) {
+        const char here = path[n];
+        if (here != '/' && here != '\0')
+            continue;
+        path[n] = '\0';
+        if (rmdir(path) != 0 && errno != ENOENT) /* something is in it */
+            return;
+    }
 }
 
 static tl_status failed(const char *what, const char *path, tl_error *error) {

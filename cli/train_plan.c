@@ -5,11 +5,11 @@
 #include "groups.h"
 #include "train_run.h"
 
-tl_status tl_run_context_failed(tl_run *r, const tl_ctx *ctx) {
+tl_status tl_training_context_failed(tl_training *r, const tl_ctx *ctx) {
     return tl_fail(&r->error, tl_ctx_status(ctx), "%s", tl_ctx_error(ctx)->message);
 }
 
-void tl_run_measure_machine(tl_run *r) {
+void tl_training_measure_machine(tl_training *r) {
     tl_train *t = r->t;
     tl_machine quick;
     tl_error error = {TL_OK, ""};
@@ -27,19 +27,19 @@ void tl_run_measure_machine(tl_run *r) {
 }
 
 /* The arena stays where it is while the net is examined between steps. */
-static int64_t needed(const tl_run *r) {
+static int64_t needed(const tl_training *r) {
     const int64_t stepping = r->plan.arena_bytes + r->t->examine_bytes, most = r->plan.needs_bytes;
     return stepping > most ? stepping : most;
 }
 
-static void out_examination(const tl_run *r) {
+static void out_examination(const tl_training *r) {
     char text[TL_TEXT];
     if (r->t->examine_bytes > 0)
         tl_out_item(r->t->cli, "evaluation", "%s beside the arena, while the net is tested",
                     tl_text_bytes((double)r->t->examine_bytes, r->t->cli->units, text));
 }
 
-static int refuse(tl_run *r, int64_t limit) {
+static int refuse(tl_training *r, int64_t limit) {
     const tl_train *t = r->t;
     char needs[TL_TEXT], has[TL_TEXT], over[TL_TEXT];
     tl_plan asked = r->plan;
@@ -70,7 +70,7 @@ static int refuse(tl_run *r, int64_t limit) {
     return TL_EXIT_VIOLATED;
 }
 
-static int plan_as_json(const tl_run *r, bool fits) {
+static int plan_as_json(const tl_training *r, bool fits) {
     tl_json *json = tl_cli_json_open(r->t->cli);
     if (!json)
         return TL_EXIT_FAILED;
@@ -81,7 +81,7 @@ static int plan_as_json(const tl_run *r, bool fits) {
     return status == TL_EXIT_OK && !fits ? TL_EXIT_VIOLATED : status;
 }
 
-int tl_run_report_plan(const tl_run *r) {
+int tl_training_report_plan(const tl_training *r) {
     const tl_train *t = r->t;
     const tl_plan *p = &r->plan;
     char a[TL_TEXT], b[TL_TEXT], rest[256], text[512] = "";
@@ -119,7 +119,7 @@ int tl_run_report_plan(const tl_run *r) {
 }
 
 /* What testing the net takes, by doing it on meta: the log of the planned step is read before it ends. */
-static tl_status plan_examination(tl_run *r) {
+static tl_status plan_examination(tl_training *r) {
     tl_train *t = r->t;
     tl_ctx *ctx = r->planned.ctx;
     tl_account_read(&r->account, 0, ctx);
@@ -131,7 +131,7 @@ static tl_status plan_examination(tl_run *r) {
     return status;
 }
 
-int tl_run_plan(tl_run *r) {
+int tl_training_plan(tl_training *r) {
     tl_train *t = r->t;
     int64_t total = 0, limit = t->memory_bytes;
     char path[TL_PATH];
@@ -139,7 +139,7 @@ int tl_run_plan(tl_run *r) {
         tl_plan_run_make(&t->plan, false, &r->planned, &r->error) != TL_OK)
         return tl_groups_failed(t->cli, tl_setting_file(t, TL_SET_GROUPS, path), &r->error);
     if (tl_arena_plan_make(r->planned.ctx, &r->arena_plan) != TL_OK) {
-        tl_run_context_failed(r, r->planned.ctx);
+        tl_training_context_failed(r, r->planned.ctx);
         return tl_failed(t->cli, &r->error);
     }
     if (plan_examination(r) != TL_OK)

@@ -1,12 +1,14 @@
 /* cli/train_report.c: what is said of a run, as it begins and once it is over. */
+#include <unistd.h>
+
 #include "groups.h"
 #include "train_run.h"
 
-tl_dtype tl_run_product_dtype(const tl_run *r) {
+tl_dtype tl_training_product_dtype(const tl_training *r) {
     return r->planned.train.autocast ? r->planned.train.low : r->planned.train.dtype;
 }
 
-static int report_json(tl_run *r) {
+static int report_json(tl_training *r) {
     tl_json *json = tl_cli_json_open(r->t->cli);
     if (!json)
         return TL_EXIT_FAILED;
@@ -24,12 +26,16 @@ static int report_json(tl_run *r) {
     return tl_cli_json_close(r->t->cli, json);
 }
 
-static void report_account(const tl_run *r) {
+static void report_account(const tl_training *r) {
     const tl_cli *cli = r->t->cli;
     const tl_measured *m = &r->measured;
     char planned[TL_TEXT], measured[TL_TEXT];
-    if (m->steps == 0)
+    if (m->steps == 0) {
+        if (r->line.step > r->start)
+            tl_out_item(cli, "account",
+                        "none: the first step makes what later ones keep; from the second on they are measured");
         return;
+    }
     bool equal = m->steps_that_differ == 0 && m->peak_bytes == r->plan.peak.bytes;
     if (equal)
         tl_out_item(cli, "account",
@@ -44,9 +50,9 @@ static void report_account(const tl_run *r) {
     tl_out_item(cli, "unplanned", "%lld B outside the arena", (long long)m->unplanned_bytes);
 }
 
-int tl_run_report(tl_run *r) {
+int tl_training_report(tl_training *r) {
     const tl_train *t = r->t;
-    char seconds[TL_TEXT];
+    char seconds[TL_TEXT], path[TL_PATH];
     if (t->cli->format == TL_FORMAT_JSON)
         return report_json(r);
     if (t->steps >= TL_STEPS_OPEN)
@@ -64,19 +70,20 @@ int tl_run_report(tl_run *r) {
         tl_out_item(t->cli, "waiting", "%s for data, %.2f %% of the time", tl_text_duration(r->waited_seconds, seconds),
                     100 * r->waited_seconds / r->trained_seconds);
     report_account(r);
-    tl_out_item(t->cli, "next", "tally ledger %s", t->folder);
+    if (access(tl_train_path(t, "ledger.json", path), F_OK) == 0)
+        tl_out_item(t->cli, "next", "tally ledger %s", t->folder);
     return TL_EXIT_OK;
 }
 
-void tl_run_announce(const tl_run *r) {
+void tl_training_announce(const tl_training *r) {
     const tl_train *t = r->t;
     char parameters[TL_TEXT], peak[TL_TEXT], planned[TL_TEXT], speed[TL_TEXT] = "not measured", text[512];
-    double rate = tl_machine_peak(&t->machine, tl_run_product_dtype(r));
+    double rate = tl_machine_peak(&t->machine, tl_training_product_dtype(r));
     if (rate > 0)
         tl_text_rate(rate, speed);
     tl_note(t->cli, "%s  %s, %s parameters | %d thread%s, %s | peak %s %s%s | planned peak %s, arena %s", t->folder,
             t->model.name, tl_text_count((double)r->plan.parameters.unique, parameters), t->threads,
-            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(tl_run_product_dtype(r)),
+            t->threads == 1 ? "" : "s", tl_ctx_device(r->ctx), speed, tl_dtype_name(tl_training_product_dtype(r)),
             rate > 0 ? " (measured now)" : "", tl_text_bytes((double)r->plan.peak.bytes, t->cli->units, peak),
             tl_text_bytes((double)r->plan.arena_bytes, t->cli->units, planned));
     if (r->planned.train.fp8)

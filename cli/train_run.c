@@ -43,13 +43,13 @@ static void ignore_size_signal(void) {
 
 /* ---- the second instrument ---- */
 
-static int64_t bytes_of(const tl_run *r, const tl_tensor *t) {
+static int64_t bytes_of(const tl_training *r, const tl_tensor *t) {
     return t ? tl_meter_block_bytes(r->meter, tl_tensor_storage_data(t)) : 0;
 }
 
 /* At a new peak: whose block is whose, by pointers alone. What is nobody's is saved or work. */
 static void at_peak(void *user) {
-    tl_run *r = user;
+    tl_training *r = user;
     if (!r->trainer)
         return;
     const tl_parameter *list;
@@ -80,10 +80,10 @@ static void at_peak(void *user) {
             r->now[TL_WORK] -= r->now[c];
 }
 
-static void forget_batch(tl_run *r) { r->data[0] = r->data[1] = r->data[2] = NULL; }
+static void forget_batch(tl_training *r) { r->data[0] = r->data[1] = r->data[2] = NULL; }
 
 static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, int64_t micro, tl_batch *batch) {
-    tl_run *r = user;
+    tl_training *r = user;
     const tl_task *task = r->t->task;
     const double begin = task->waited ? task->waited(r->t) : tl_seconds();
     (void)micro;
@@ -99,7 +99,7 @@ static tl_status next_batch(void *user, tl_ctx *ctx, const tl_train_options *o, 
 }
 
 /* A step that loss scaling skipped updates nothing: it has no update's allocations to compare with the plan's. */
-static void book_step(tl_run *r, double seconds, int64_t unplanned, bool skipped) {
+static void book_step(tl_training *r, double seconds, int64_t unplanned, bool skipped) {
     tl_reading reading;
     tl_measured *m = &r->measured;
     tl_meter_read(r->meter, &reading);
@@ -125,7 +125,7 @@ static void book_step(tl_run *r, double seconds, int64_t unplanned, bool skipped
 }
 
 /* The most since the moment began; the next begins. */
-static int64_t end_moment(tl_run *r) {
+static int64_t end_moment(tl_training *r) {
     tl_reading reading;
     tl_meter_read(r->meter, &reading);
     tl_meter_step_begin(r->meter);
@@ -134,7 +134,7 @@ static int64_t end_moment(tl_run *r) {
 
 /* ---- the run ---- */
 
-static tl_status start(tl_run *r) {
+static tl_status start(tl_training *r) {
     tl_train *t = r->t;
     const tl_kernels *kernels = tl_kernels_for_cpu(NULL, &r->error);
     if (!kernels || !(r->arena = tl_arena_new(NULL, &r->error)))
@@ -156,10 +156,10 @@ static tl_status start(tl_run *r) {
     options_of_run.init = t->init;
     r->trainer = tl_trainer_new(r->ctx, &t->model, &options_of_run);
     r->measured.init_bytes = end_moment(r);
-    return r->trainer ? TL_OK : tl_run_context_failed(r, r->ctx);
+    return r->trainer ? TL_OK : tl_training_context_failed(r, r->ctx);
 }
 
-static tl_status restore(tl_run *r, uint64_t *position) {
+static tl_status restore(tl_training *r, uint64_t *position) {
     tl_status status = tl_train_restore(r->t, r->ctx, r->trainer, &r->start, position, &r->error);
     const int64_t most = end_moment(r);
     r->best = tl_train_best(r->t);
@@ -168,13 +168,13 @@ static tl_status restore(tl_run *r, uint64_t *position) {
     return status;
 }
 
-static tl_status load_weights(tl_run *r) {
+static tl_status load_weights(tl_training *r) {
     const tl_status status = tl_train_load_weights(r->t, r->ctx, r->trainer, &r->error);
     r->measured.weights_bytes = end_moment(r);
     return status;
 }
 
-static tl_status save(tl_run *r) {
+static tl_status save(tl_training *r) {
     const tl_train *t = r->t;
     tl_ckpt_state state = {.step = r->line.step,
                            .total_steps = t->steps,
@@ -194,7 +194,7 @@ static tl_status save(tl_run *r) {
     return status;
 }
 
-static void tell_scale(tl_run *r, int64_t step, const tl_step_result *result) {
+static void tell_scale(tl_training *r, int64_t step, const tl_step_result *result) {
     tl_loss_scaler scaler;
     if (!tl_trainer_scaler(r->trainer, &scaler))
         return;
@@ -207,7 +207,7 @@ static void tell_scale(tl_run *r, int64_t step, const tl_step_result *result) {
             (long long)step, 2 * scaler.scale, scaler.scale);
 }
 
-static tl_status one_step(tl_run *r, int64_t step) {
+static tl_status one_step(tl_training *r, int64_t step) {
     tl_step_result result;
     double begin = tl_seconds();
     if (step > 1 && !r->arena_used) {
@@ -221,7 +221,7 @@ static tl_status one_step(tl_run *r, int64_t step) {
     tl_meter_step_begin(r->meter);
     int64_t unplanned = tl_arena_unplanned(r->arena);
     if (tl_trainer_step(r->trainer, next_batch, r, lr, &result) != TL_OK)
-        return tl_run_context_failed(r, r->ctx);
+        return tl_training_context_failed(r, r->ctx);
     book_step(r, tl_seconds() - begin, tl_arena_unplanned(r->arena) - unplanned, result.skipped);
     tell_scale(r, step, &result);
     r->line.step = step;
@@ -229,10 +229,10 @@ static tl_status one_step(tl_run *r, int64_t step) {
     return TL_OK;
 }
 
-static void fill_line(tl_run *r) {
+static void fill_line(tl_training *r) {
     tl_train *t = r->t;
     tl_line *l = &r->line;
-    double peak = tl_machine_peak(&t->machine, tl_run_product_dtype(r));
+    double peak = tl_machine_peak(&t->machine, tl_training_product_dtype(r));
     double seconds = r->interval_seconds / (double)(r->interval_steps ? r->interval_steps : 1);
     l->steps = t->steps;
     l->planned_peak = r->plan.peak.bytes;
@@ -249,7 +249,7 @@ static void fill_line(tl_run *r) {
     l->left_seconds = seconds * (double)(t->steps - l->step);
 }
 
-static tl_status log_line(tl_run *r) {
+static tl_status log_line(tl_training *r) {
     tl_json *json = tl_json_new(NULL, 0);
     const char *text = NULL;
     if (json) {
@@ -271,7 +271,7 @@ static tl_status log_line(tl_run *r) {
 }
 
 /* With --minutes: as many steps as the speed so far allows, a little less to be sure; never more than were asked for. */
-static void set_total(tl_run *r) {
+static void set_total(tl_training *r) {
     tl_train *t = r->t;
     if (t->minutes <= 0 || t->total_is_kept || r->line.step - r->start != SPEED_STEPS)
         return;
@@ -286,14 +286,14 @@ static void set_total(tl_run *r) {
 }
 
 /* The log of the step that was just made, which an examination ends. */
-static void read_account(tl_run *r) {
+static void read_account(tl_training *r) {
     if (r->account_step == r->line.step)
         return;
     tl_account_read(&r->account, 1, r->ctx);
     r->account_step = r->line.step;
 }
 
-static tl_status examine(tl_run *r, bool last) {
+static tl_status examine(tl_training *r, bool last) {
     tl_train *t = r->t;
     tl_reading reading;
     read_account(r);
@@ -310,7 +310,7 @@ static tl_status examine(tl_run *r, bool last) {
     return status;
 }
 
-static bool is_over(const tl_run *r) {
+static bool is_over(const tl_training *r) {
     const tl_train *t = r->t;
     return stop_signal || (t->stop_at > 0 && r->line.step >= t->stop_at) ||
            (t->minutes > 0 && r->trained_seconds > t->minutes * 60);
@@ -318,7 +318,7 @@ static bool is_over(const tl_run *r) {
 
 /* Between two steps. The last one, whichever it is, is told and saved by finish_training. A validation loss lower than any
  * before it is saved at once: `best` is then the best that was seen, and its loss that of exactly these weights. */
-static tl_status between(tl_run *r) {
+static tl_status between(tl_training *r) {
     tl_train *t = r->t;
     int64_t step = r->line.step;
     set_total(r);
@@ -343,14 +343,14 @@ static tl_status between(tl_run *r) {
     return status;
 }
 
-static tl_status write_account(tl_run *r) {
+static tl_status write_account(tl_training *r) {
     if (r->measured.steps == 0)
         return TL_OK;
     read_account(r);
     return tl_train_write_ledger(r->t, &r->plan, &r->account, &r->measured, &r->error);
 }
 
-static tl_status train(tl_run *r) {
+static tl_status train(tl_training *r) {
     tl_status status = TL_OK;
     r->line.step = r->start;
     for (int64_t step = r->start + 1; step <= r->t->steps && status == TL_OK && !is_over(r); step++) {
@@ -363,7 +363,7 @@ static tl_status train(tl_run *r) {
 
 /* ---- after it ---- */
 
-static tl_status examine_at_end(tl_run *r) {
+static tl_status examine_at_end(tl_training *r) {
     const tl_train *t = r->t;
     tl_status status = examine(r, true);
     if (status != TL_OK || !t->task->is_examined(t))
@@ -382,11 +382,13 @@ static tl_status examine_at_end(tl_run *r) {
     return status;
 }
 
-static bool was_stopped(const tl_run *r) { return r->line.step < r->t->steps && (stop_signal || r->t->stop_at > 0); }
+static bool was_stopped(const tl_training *r) {
+    return r->line.step < r->t->steps && (stop_signal || r->t->stop_at > 0);
+}
 
 /* Saved before it is examined, so that nothing can be lost; then its loss is known, and it may be the best. The account is
  * that of the step, read before anything else runs. */
-static tl_status finish_training(tl_run *r) {
+static tl_status finish_training(tl_training *r) {
     const bool trained = r->line.step > r->start, stopped = was_stopped(r);
     tl_status status = TL_OK;
     if (trained && r->interval_steps > 0) {
@@ -422,7 +424,7 @@ static tl_status finish_training(tl_run *r) {
     return status == TL_OK && trained && r->line.has_val_loss ? save(r) : status;
 }
 
-static void finish(tl_run *r) {
+static void finish(tl_training *r) {
     if (r->metrics)
         fclose(r->metrics); /* each line was flushed and checked */
     if (r->meter)
@@ -440,16 +442,16 @@ static void finish(tl_run *r) {
     }
 }
 
-static int execute(tl_run *r) {
+static int execute(tl_training *r) {
     tl_train *t = r->t;
     uint64_t position = 0;
     ignore_size_signal();
-    if (!t->dry_run && tl_train_folder(t, &r->error) != TL_OK)
+    if (!t->dry_run && tl_train_folder(t, &r->made, &r->error) != TL_OK)
         return tl_failed(t->cli, &r->error);
-    tl_run_measure_machine(r);
-    int status = tl_run_plan(r);
+    tl_training_measure_machine(r);
+    int status = tl_training_plan(r);
     if (status != TL_EXIT_OK || t->dry_run)
-        return status == TL_EXIT_OK ? tl_run_report_plan(r) : status;
+        return status == TL_EXIT_OK ? tl_training_report_plan(r) : status;
     if (start(r) != TL_OK || (t->resume && restore(r, &position) != TL_OK) ||
         (r->start == 0 && t->texts[TL_SET_WEIGHTS][0] && load_weights(r) != TL_OK) ||
         t->task->start(t, r->ctx, r->trainer, position, &r->error) != TL_OK ||
@@ -457,13 +459,13 @@ static int execute(tl_run *r) {
         return tl_failed(t->cli, &r->error);
     if (!(r->metrics = tl_train_metrics(t, r->start, &r->error)))
         return tl_failed(t->cli, &r->error);
-    tl_run_announce(r);
+    tl_training_announce(r);
     tl_progress_begin(&r->progress, t->cli);
     catch_signals();
     if (train(r) != TL_OK || finish_training(r) != TL_OK)
         return tl_failed(t->cli, &r->error);
     const bool stopped = was_stopped(r);
-    status = tl_run_report(r);
+    status = tl_training_report(r);
     if (!stop_signal || !stopped)
         return status;
     tl_note(t->cli, "interrupted and saved at step %lld; --resume goes on", (long long)r->line.step);
@@ -471,10 +473,11 @@ static int execute(tl_run *r) {
 }
 
 int tl_train_run(tl_train *t) {
-    static tl_run r; /* zeroed; large enough that the stack is no place for it */
+    static tl_training r; /* zeroed; large enough that the stack is no place for it */
     r.t = t;
     r.best = INFINITY;
     int status = execute(&r);
     finish(&r);
+    tl_train_folder_undo(t, r.made);
     return status;
 }

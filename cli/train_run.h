@@ -6,7 +6,7 @@
 #include "tally/meter.h"
 #include "train.h"
 
-typedef struct tl_run {
+typedef struct tl_training {
     tl_train *t;
     tl_plan plan;
     tl_plan_run planned; /* its second step is the account; it stays for the tables */
@@ -23,6 +23,7 @@ typedef struct tl_run {
     double trained_seconds, measured_seconds, interval_seconds;
     double waited_seconds, interval_waited; /* for data, of the trained seconds */
     int64_t interval_steps, start, limit;   /* limit: of memory */
+    size_t made;                            /* of the folder; see tl_train_folder */
     int64_t examined;                       /* the step that was examined last */
     double best;                            /* the lowest validation loss of a checkpoint; infinite: none */
     tl_account account;                     /* the plan's tables, and the run's of step account_step */
@@ -30,26 +31,26 @@ typedef struct tl_run {
     tl_line line;
     tl_progress progress;
     tl_error error;
-} tl_run;
+} tl_training;
 
 /* The context's error as the run's. */
-tl_status tl_run_context_failed(tl_run *r, const tl_ctx *ctx);
+tl_status tl_training_context_failed(tl_training *r, const tl_ctx *ctx);
 
 /* ---- before the first step (cli/train_plan.c) ---- */
 /* This machine's peaks now, and the shapes that `tally machine` left. */
-void tl_run_measure_machine(tl_run *r);
+void tl_training_measure_machine(tl_training *r);
 /* The plan of exactly this run, its arena's, and what its examination takes. Exit status: a run that does not fit is refused, with what
  * would make it fit. */
-int tl_run_plan(tl_run *r);
+int tl_training_plan(tl_training *r);
 /* --dry-run of a run that fits. Exit status. */
-int tl_run_report_plan(const tl_run *r);
+int tl_training_report_plan(const tl_training *r);
 
 /* ---- what is said of it (cli/train_report.c) ---- */
 /* The format of the matrix products. */
-tl_dtype tl_run_product_dtype(const tl_run *r);
+tl_dtype tl_training_product_dtype(const tl_training *r);
 /* As it begins, on standard error. */
-void tl_run_announce(const tl_run *r);
+void tl_training_announce(const tl_training *r);
 /* Once it is over. Exit status. */
-int tl_run_report(tl_run *r);
+int tl_training_report(tl_training *r);
 
 #endif

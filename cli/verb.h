@@ -269,6 +269,8 @@ int tl_text_hidden(const char *text, char written[8]);
 char *tl_text_shown(const tl_cli *cli, const char *text);
 /* Columns the first `length` bytes take: their characters, as all of ours are one column wide. */
 int tl_text_columns(const char *text, size_t length);
+/* Bytes of the UTF-8 character at `text`; 1 where there is none. */
+int tl_text_character(const char *text);
 /* The number in fixed digits without trailing zeros, at most `digits` after the point. */
 char *tl_text_plain(double value, int digits, char *buffer);
 /* Shortest text that reads back as the same double; "" for NaN and infinities. */

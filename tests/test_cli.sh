@@ -168,8 +168,8 @@ gives_json "models: JSON of a mixture" '"parameters":46702792704,"parameters_act
 gives_json "models: JSON describes the block" '"place":"around","qk_norm":"head","positions":"rotary"' models gemma-3-1b
 printf '{"model_type":"gemma3n","text_config":{"model_type":"gemma3n_text","hidden_size":2048}}' >"$work/gemma3n.json"
 run inspect "$work/gemma3n.json"
-[ $? -eq 1 ] && grep -qF "gemma3n" "$work/err" && [ ! -s "$work/out" ]
-passed_or "inspect: a family that cannot be planned says why" $?
+[ $? -eq 2 ] && grep -qF "gemma3n" "$work/err" && [ ! -s "$work/out" ]
+passed_or "inspect: a family that cannot be planned says why, with the status of plan" $?
 printf '{"model_type":"opt","num_hidden_layers":2,"hidden_size":8,"num_attention_heads":2,"ffn_dim":16,"vocab_size":10}' >"$work/opt.json"
 gives "inspect: a family's own names" 0 "(ffn_dim)" inspect "$work/opt.json"
 gives "plan: what a token passes" 3 "a token passes 3,353,032,704" plan qwen3-30b-a3b -g H100 --seq 1024

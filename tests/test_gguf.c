@@ -303,6 +303,34 @@ static const char *llama_with(bytes *b, uint64_t layers, uint32_t value_length, 
     return file_of(b);
 }
 
+/* A family of no name, and a vocabulary that neither a key nor a list of tokens says: the file has no "vocab_size" to name. */
+static void metadata_missing(void **state) {
+    (void)state;
+    static bytes b;
+    tl_model model;
+    tl_error error = {TL_OK, ""};
+    start(&b, 0, 1);
+    pair_text(&b, "general.architecture", "");
+    assert_int_equal(tl_model_find(file_of(&b), &model, &error), TL_ERR_FORMAT);
+    assert_non_null(strstr(error.message, "general.architecture is empty"));
+    tl_error_clear(&error);
+    for (int with_zero = 0; with_zero < 2; with_zero++) {
+        start(&b, 0, 6 + (uint64_t)with_zero);
+        pair_text(&b, "general.architecture", "llama");
+        pair_u32(&b, "llama.block_count", 2);
+        pair_u32(&b, "llama.embedding_length", 64);
+        pair_u32(&b, "llama.attention.head_count", 4);
+        pair_u32(&b, "llama.feed_forward_length", 128);
+        pair_u32(&b, "llama.context_length", 256);
+        if (with_zero)
+            pair_u32(&b, "llama.vocab_size", 0);
+        assert_int_equal(tl_model_find(file_of(&b), &model, &error), TL_ERR_FORMAT);
+        assert_non_null(strstr(error.message, "neither llama.vocab_size nor tokenizer.ggml.tokens"));
+        assert_null(strstr(error.message, "\"vocab_size\""));
+        tl_error_clear(&error);
+    }
+}
+
 /* What the metadata says in a way that no description can: refused in the file's own words, or shown whole. */
 static void metadata_refused(void **state) {
     (void)state;
@@ -383,13 +411,10 @@ static void models_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_in_it),
-        cmocka_unit_test(half_a_download),
-        cmocka_unit_test(bad_files),
-        cmocka_unit_test(bad_tensors),
-        cmocka_unit_test(models_refused),
-        cmocka_unit_test(metadata_refused),
-        cmocka_unit_test(tensors_that_are_another_model),
+        cmocka_unit_test(what_is_in_it),    cmocka_unit_test(half_a_download),
+        cmocka_unit_test(bad_files),        cmocka_unit_test(bad_tensors),
+        cmocka_unit_test(models_refused),   cmocka_unit_test(metadata_refused),
+        cmocka_unit_test(metadata_missing), cmocka_unit_test(tensors_that_are_another_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,42 @@ printf '{"model_type":"gemma3_text","vocab_size":99,"hidden_size":32,"num_attent
 "sliding_window":16,"sliding_window_pattern":[1]}' >gemma.json
 refused 'a pattern that is a list' 1 '"sliding_window_pattern"' models gemma.json
 
+# ---- Gemma 4: global heads turn pairs too, and the kinds of positions are all named ----
+gemma4() { # GLOBAL_HEAD_DIM SHARED KIND
+    printf '{"model_type":"gemma4_text","vocab_size":99,"hidden_size":32,"num_attention_heads":4,"num_key_value_heads":1,
+"head_dim":8,"global_head_dim":%s,"num_hidden_layers":2,"intermediate_size":48,"max_position_embeddings":64,
+"hidden_size_per_layer_input":0,"num_kv_shared_layers":%s,"layer_types":["sliding_attention","full_attention"],
+"rope_parameters":{"full_attention":{"rope_type":"%s","rope_theta":100}}}' "$1" "$2" "$3" >gemma4.json
+}
+gemma4 16 0 proportional
+gives 'a small Gemma 4' 0 'gemma4' models gemma4.json
+for verb in models plan; do
+    gemma4 15 0 proportional
+    refused "$verb: an odd global_head_dim" 1 '"global_head_dim" is 15; rotary positions turn pairs, so it must be even' $verb gemma4.json
+    gemma4 16 -1 proportional
+    refused "$verb: fewer than no shared layers" 2 '"num_kv_shared_layers" is -1; it must be at least 0' $verb gemma4.json
+    gemma4 16 0 proportionl
+    refused "$verb: a kind of positions that is none" 2 'longrope, proportional and default are known' $verb gemma4.json
+done
+
+# ---- MXFP4: gpt_oss's experts, in blocks of 32 (OCP Microscaling Formats 1.0, 5.2) ----
+printf '{"model_type":"llama","vocab_size":99,"hidden_size":64,"num_hidden_layers":2,"intermediate_size":96,"num_attention_heads":4,
+"quantization_config":{"quant_method":"mxfp4"}}' >mx.json
+refused 'mxfp4 of another family' 2 "which is read of gpt_oss's experts" plan mx.json --infer -g H100 --seq 64
+mxfp4() {
+    printf '{"model_type":"gpt_oss","vocab_size":99,"hidden_size":%d,"num_hidden_layers":1,"intermediate_size":%d,
+"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,"max_position_embeddings":64,"sliding_window":16,
+"num_local_experts":2,"num_experts_per_tok":1,"layer_types":["full_attention"],"tie_word_embeddings":false,
+"quantization_config":{"quant_method":"mxfp4"}}' "$1" "$2" >mx.json
+}
+mxfp4 64 96
+gives 'mxfp4 of whole blocks' 0 'in MXFP4, 4.25 bits each' plan mx.json --infer -g H100
+for sizes in '80 64' '64 50'; do
+    # shellcheck disable=SC2086
+    mxfp4 $sizes
+    refused "mxfp4 of sizes $sizes" 1 'in blocks of 32: hidden_size' plan mx.json --infer -g H100
+done
+
 # ---- counts beyond 2^53, where a double holds every second one: 6·N·D of Llama 405B and 16 M tokens is beyond 2^64 ----
 plan='llama-3.1-405b -g 4xH100 --seq 8192 --global-batch 2048'
 # shellcheck disable=SC2086
@@ -56,6 +92,10 @@ gives 'check: another last digit does not' 3 'VIOLATED' check a.json "per_step==
 gives 'diff: one digit in twenty is a difference' 0 'per_step 44.05 E 44.05 E +1' diff a.json b.json
 gives 'diff: every digit of both' 0 "$other" --json diff a.json b.json
 gives 'diff: a plan and itself' 0 'no difference' diff a.json a.json
+sed 's/"peak_bytes": [0-9]*/"peak_bytes": null/' a.json >part.json
+gives 'diff: a plan that lacks a value is not the same' 0 'values that both have' diff a.json part.json
+printf '{"schema":"tally/1","verb":"plan"}' >none.json
+gives 'diff: a plan of nothing' 0 'nothing to compare: no value is in both' diff a.json none.json
 awk 'BEGIN { printf "{\"schema\":\"tally/1\",\"verb\":\"plan\",\"x\":\"%0100d", 0 }' >c.json
 { cat c.json; printf '1"}'; } >d.json
 printf '2"}' >>c.json

@@ -104,7 +104,9 @@ typedef struct tl_ckpt_found {
  * of another run is an error, not damage. TL_ERR_NOT_FOUND: no checkpoint is there. */
 tl_status tl_ckpt_folder_load(const char *folder, const tl_ckpt_contents *contents, tl_ckpt_state *state,
                               tl_ckpt_found *found, tl_error *error) TL_MUST_CHECK;
-/* The path of what `latest` names or of the newest; its header is checked. */
+/* The same without loading: each header and the file's length are checked, the values are not. */
+tl_status tl_ckpt_folder_find(const char *folder, tl_ckpt_found *found, tl_error *error) TL_MUST_CHECK;
+/* Of the same the path alone: what was passed over is not said. */
 tl_status tl_ckpt_folder_latest(const char *folder, char path[TL_CKPT_PATH], tl_error *error) TL_MUST_CHECK;
 
 #ifdef __cplusplus

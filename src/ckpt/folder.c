@@ -248,10 +248,14 @@ static tl_status look(const char *path, const tl_ckpt_contents *contents, tl_ckp
     return TL_OK;
 }
 
+tl_status tl_ckpt_folder_find(const char *folder, tl_ckpt_found *found, tl_error *error) {
+    tl_ckpt_state state;
+    return first_whole(folder, look, NULL, &state, found, error);
+}
+
 tl_status tl_ckpt_folder_latest(const char *folder, char path[TL_CKPT_PATH], tl_error *error) {
     tl_ckpt_found found;
-    tl_ckpt_state state;
-    tl_status status = first_whole(folder, look, NULL, &state, &found, error);
+    tl_status status = tl_ckpt_folder_find(folder, &found, error);
     if (status == TL_OK)
         memcpy(path, found.path, TL_CKPT_PATH);
     return status;

@@ -403,17 +403,18 @@ static tl_status load(void *self, char *block, int64_t block_bytes) {
 }
 
 /* A checkpoint of tally, or the folder of a run: the same names as the net's, nothing to convert. */
-static bool is_checkpoint(const char *path, char file[TL_CKPT_PATH]) {
+static bool is_checkpoint(const char *path, tl_ckpt_found *found) {
     struct stat st;
     char folder[TL_CKPT_PATH];
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         snprintf(folder, sizeof folder, "%.4000s/checkpoints", path);
-        return tl_ckpt_folder_latest(folder, file, NULL) == TL_OK || tl_ckpt_folder_latest(path, file, NULL) == TL_OK;
+        return tl_ckpt_folder_find(folder, found, NULL) == TL_OK || tl_ckpt_folder_find(path, found, NULL) == TL_OK;
     }
     tl_safetensors *f = tl_safetensors_open(path, NULL);
     bool is = f && tl_ckpt_is(f);
     tl_safetensors_close(f);
-    snprintf(file, TL_CKPT_PATH, "%s", path);
+    snprintf(found->path, sizeof found->path, "%s", path);
+    found->note[0] = '\0';
     return is;
 }
 
@@ -452,7 +453,7 @@ static tl_status is_plain(const char *file, bool *plain, tl_error *error) {
 tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *report, tl_error *error) {
     tl_weights_report own_report = {0};
     tl_error own = {TL_OK, ""};
-    char file[TL_CKPT_PATH];
+    tl_ckpt_found found;
     loading l = {.net = net, .model = tl_net_model(net), .report = report ? report : &own_report, .error = &own};
     memset(l.report, 0, sizeof *l.report);
     l.count = tl_net_parameters(net, &l.parameters);
@@ -464,12 +465,14 @@ tl_status tl_weights_load(const char *path, tl_net *net, tl_weights_report *repo
     if (!tl_weights_own_prefix(l.model))
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s has no published weights; decoders have",
                        tl_family_name(l.model->family));
-    bool ours = is_checkpoint(path, file);
-    tl_status status = ours && tl_net_lora(net) ? is_plain(file, &l.checkpoint, &own) : TL_OK;
+    bool ours = is_checkpoint(path, &found);
+    if (ours && found.note[0])
+        tl_weights_note(l.report, "%s", found.note);
+    tl_status status = ours && tl_net_lora(net) ? is_plain(found.path, &l.checkpoint, &own) : TL_OK;
     if (status == TL_OK && ours && !l.checkpoint)
-        return load_checkpoint(file, net, l.report, error);
+        return load_checkpoint(found.path, net, l.report, error);
     if (status == TL_OK)
-        status = tl_weights_source_open(&l.source, ours ? file : path, l.report, &own);
+        status = tl_weights_source_open(&l.source, ours ? found.path : path, l.report, &own);
     if (status != TL_OK)
         return tl_fail(error, status, "%s", own.message);
     l.report->files = l.source.count;

@@ -9,8 +9,10 @@
 tl_status tl_weights_fail_infinite(const tl_weights_passage *way, tl_error *error) {
     const char *name = way->tensor->name;
     char quoted[128];
-    return tl_fail(error, TL_ERR_DTYPE, "%s: %s holds a value that %s cannot; a net of f32 or bf16 would take it",
-                   way->from, tl_quotable(name, strlen(name), quoted, sizeof quoted), tl_dtype_name(way->to));
+    return tl_fail(error, TL_ERR_DTYPE, "%s: %s holds a value that %s cannot; %s", way->from,
+                   tl_quotable(name, strlen(name), quoted, sizeof quoted), tl_dtype_name(way->to),
+                   way->to == TL_F16 ? "a net of f32 or bf16 would take it"
+                                     : "bf16 and f32 reach to 3.4e38, so the file or its scales are damaged");
 }
 
 /* A piece of a tensor as the file has it, `rows` × `columns` from (row, column) on. A row that is too wide for the block comes

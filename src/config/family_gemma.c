@@ -202,6 +202,9 @@ void tl_config_gemma4(tl_config_reader *r) {
                        "says sizes layer by layer, which is not read; \"global_head_dim\" and "
                        "\"num_global_key_value_heads\" instead would work");
     m->global_head_size = tl_config_size_or(r, "global_head_dim", 512);
+    if (r->status == TL_OK && m->global_head_size % 2 != 0)
+        tl_config_fail(r, TL_ERR_SHAPE, "global_head_dim", "is %lld; rotary positions turn pairs, so it must be even",
+                       (long long)m->global_head_size);
     read_gemma(
         r, &(tl_config_sizes){30, 2304, 8, 9216, 262144, 131072}, 4,
         &(tl_config_rope){.theta = 1e6, .local_theta = 10000, .local_key = "rope_local_base_freq", .spread = true});

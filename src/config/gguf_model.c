@@ -127,6 +127,14 @@ static void note(tl_model *model, const char *text) {
         snprintf(model->assumed[model->n_assumed++], sizeof model->assumed[0], "%s", text);
 }
 
+/* Neither a key nor a list of tokens: without its table's rows nothing of the model can be counted. */
+static tl_status without_vocabulary(const char *path, const char *architecture, tl_error *error) {
+    return tl_fail(error, TL_ERR_FORMAT,
+                   "%s: its vocabulary is not said: neither %s.vocab_size nor tokenizer.ggml.tokens holds a number of "
+                   "tokens; the model's config.json may say it",
+                   path, architecture);
+}
+
 static tl_status refuse(const tl_gguf *g, const char *path, const char *architecture, tl_error *error) {
     char known[256] = "", quoted[96];
     for (size_t i = 0, n = 0; i < sizeof architectures / sizeof architectures[0]; i++)
@@ -223,6 +231,8 @@ tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_
     tl_quotable(path, strlen(path), quoted, sizeof quoted);
     if (!architecture)
         return tl_fail(error, TL_ERR_FORMAT, "%s: has no general.architecture, so its family is unknown", quoted);
+    if (!architecture[0])
+        return tl_fail(error, TL_ERR_FORMAT, "%s: general.architecture is empty, so its family is unknown", quoted);
     while (which < count && strcmp(architectures[which].architecture, architecture) != 0)
         which++;
     if (which == count)
@@ -232,6 +242,8 @@ tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_
     if (mixture && strcmp(architecture, "llama") != 0)
         return tl_fail(error, TL_ERR_UNSUPPORTED, "%s: %s is %lld; mixtures of %s are read from their config.json",
                        quoted, full, (long long)count_of(p), architecture);
+    if (vocabulary(g, architecture) == 0)
+        return without_vocabulary(quoted, architecture, error);
     char *text = malloc(TEXT);
     if (!text)
         return tl_fail(error, TL_ERR_MEMORY, "%s: no memory for its description", quoted);
@@ -266,8 +278,6 @@ tl_status tl_gguf_model(const tl_gguf *g, const char *path, tl_model *model, tl_
     model->file_values = values_of(g);
     name_model(path, model);
     note(model, "read from GGUF metadata, each key under the name that config.json has for it");
-    if (!tl_gguf_pair_find(g, "tokenizer.ggml.tokens") && !scalar(g, architecture, "vocab_size", full))
-        note(model, "no vocabulary in the metadata");
     note_angles(g, architecture, model);
     return TL_OK;
 }

@@ -151,8 +151,26 @@ static void refuse_first(tl_config_reader *r, size_t count) {
 
 void tl_config_refuse_formats(tl_config_reader *r) { refuse_first(r, FORMATS); }
 
+/* MXFP4 is read of gpt_oss's experts alone, in blocks of 32 along what a product sums over (weights_mx.c). */
+static void check_mxfp4(tl_config_reader *r) {
+    const tl_model *m = r->model;
+    const char *key = "quantization_config";
+    if (r->status != TL_OK || m->stored != TL_STORED_MXFP4)
+        return;
+    if (m->family != TL_FAMILY_GPT_OSS)
+        tl_config_fail(r, TL_ERR_UNSUPPORTED, key,
+                       "is of quant_method mxfp4, which is read of gpt_oss's experts; the model's config.json before "
+                       "that would work, with --weights int8 or nf4 of plan --infer");
+    else if (m->width % 32 != 0 || m->expert_ff % 32 != 0)
+        tl_config_fail(r, TL_ERR_SHAPE, key,
+                       "is of quant_method mxfp4, in blocks of 32: hidden_size %lld and intermediate_size %lld must be "
+                       "multiples of that",
+                       (long long)m->width, (long long)m->expert_ff);
+}
+
 void tl_config_refuse_others(tl_config_reader *r) {
     refuse_first(r, sizeof refused / sizeof refused[0]);
+    check_mxfp4(r);
     if (r->status == TL_OK)
         refuse_windows(r);
 }

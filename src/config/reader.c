@@ -89,7 +89,10 @@ int64_t tl_config_size(tl_config_reader *r, const char *key) {
 
 int64_t tl_config_count(tl_config_reader *r, const char *key) {
     const json_t *value = json_object_get(r->object, key);
-    return json_is_integer(value) && json_integer_value(value) == 0 ? 0 : tl_config_size(r, key);
+    char raw[64];
+    if (r->status == TL_OK && json_is_integer(value) && json_integer_value(value) < 0)
+        tl_config_fail(r, TL_ERR_ARGUMENT, key, "is %s; it must be at least 0", tl_config_raw(r, key, raw, sizeof raw));
+    return json_is_integer(value) && json_integer_value(value) <= 0 ? 0 : tl_config_size(r, key);
 }
 
 double tl_config_real(tl_config_reader *r, const char *key, double low, double high) {

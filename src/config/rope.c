@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define KINDS "llama3, linear, dynamic, ntk, yarn and longrope are known"
+#define KINDS "llama3, linear, dynamic, ntk, yarn, longrope, proportional and default are known"
 
 static double real_in(tl_config_reader *r, const char *key, double low, double high, double standard) {
     return tl_config_has(r, key) ? tl_config_real(r, key, low, high) : standard;

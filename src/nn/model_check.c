@@ -235,11 +235,14 @@ static tl_status check_heads(const char *name, const tl_model *m, tl_error *erro
         if (status != TL_OK)
             return status;
     }
-    if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 && (m->global_head_size < 2 || m->global_head_size > MOST_SIZE ||
-                                                       m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
-        return tl_fail(error, TL_ERR_SHAPE,
-                       "model %s: global_head_size %lld and global_kv_heads %lld do not suit %lld heads (H)", name,
-                       (long long)m->global_head_size, (long long)m->global_kv_heads, (long long)m->heads);
+    if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 &&
+        (m->global_head_size < 2 || m->global_head_size > MOST_SIZE || m->global_head_size % 2 != 0 ||
+         m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
+        return tl_fail(
+            error, TL_ERR_SHAPE,
+            "model %s: global_head_size %lld and global_kv_heads %lld do not suit %lld heads (H); an even size "
+            "and a number of heads that divides H would work",
+            name, (long long)m->global_head_size, (long long)m->global_kv_heads, (long long)m->heads);
     return check_turned(name, m, error);
 }
 
