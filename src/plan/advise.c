@@ -209,10 +209,11 @@ static bool with_less(const tl_lever *l, int part, int turn, tl_lever *less) {
 static tl_status least_that_fits(advisor *a, tl_lever l, const int order[PARTS], bool saves_flops, tl_error *error) {
     const tl_trial *is, *t;
     tl_lever less;
-    tl_status status = try_lever(a, &l, TL_TRIAL_FITS, &is, error);
+    tl_status status = try_lever(a, &l, TL_TRIAL_FITS_LIKELY, &is, error);
     for (int i = 0; i < PARTS && is; i++)
         for (int turn = 0; with_less(&l, order[i], turn, &less); turn++) {
-            status = try_lever(a, &less, TL_TRIAL_FITS, &t, error);
+            bool likely = order[i] == PART_IN_BACKWARD || order[i] == PART_FUSED; /* they hold least */
+            status = try_lever(a, &less, likely ? TL_TRIAL_FITS_LIKELY : TL_TRIAL_FITS, &t, error);
             if (status != TL_OK)
                 return status;
             if (t && t->is.fits && !(saves_flops && t->is.hardware_per_step > is->is.hardware_per_step)) {
@@ -232,7 +233,7 @@ static tl_status in_combination(advisor *a, tl_lever l, tl_error *error) {
                                         PART_FLASH,       PART_BATCH, PART_RECOMPUTE};
     const tl_trial *t;
     tl_lever most = furthest(a, l);
-    tl_status status = try_lever(a, &most, TL_TRIAL_FITS, &t, error);
+    tl_status status = try_lever(a, &most, TL_TRIAL_FITS_LIKELY, &t, error);
     if (status != TL_OK || !t || !t->is.fits)
         return status;
     status = least_that_fits(a, most, cheapest, true, error);

@@ -98,6 +98,10 @@ static int64_t share_of(int64_t bytes, const tl_plan_options *from, const tl_pla
     return (int64_t)((double)bytes * share);
 }
 
+/* Per cent of what holds nearly, not surely: a lever pulled further may hold a little more (the parts of a loss, a layer computed
+ * again), and guesses are a little too high. */
+enum { NEARLY = 92 };
+
 /* What `other` (options `x`) says of a change (options `y`) that is pulled no further; 0: nothing. An optimizer's own temporaries
  * are left out by looking before the step, where they are not part of backward. */
 static int64_t says(const tl_trials *t, const tl_trial *other, const tl_plan_options *x, const tl_change *c,
@@ -116,11 +120,12 @@ static int64_t says(const tl_trials *t, const tl_trial *other, const tl_plan_opt
             return 0;
         bytes = other->before_step > less ? other->before_step - less : 0;
     }
-    return share_of(bytes, x, y);
+    bool surely = other->how != TL_TRIAL_GUESSED && tl_lever_within(&run_from, &run_to);
+    return share_of(surely ? bytes : bytes / 100 * NEARLY, x, y);
 }
 
 int64_t tl_trial_bound(const tl_trials *t, const tl_change *c, const tl_plan_options *o) {
-    const tl_trial asked = {.least = t->plan->peak.bytes};
+    const tl_trial asked = {.how = TL_TRIAL_PLANNED, .least = t->plan->peak.bytes};
     int64_t most = c->device ? 0 : says(t, &asked, t->asked, c, o);
     for (int i = 0; i < t->count && !c->device; i++) {
         const tl_trial *other = &t->list[i];

@@ -204,7 +204,7 @@ tl_status tl_plan_guess(const tl_plan_options *o, int64_t enough, tl_plan_pool *
         return tl_fail(error, status, "%s", local.message);
     if (status != TL_OK && status != TL_ERR_OVERFLOW)
         return TL_OK;
-    e->known = status != TL_OK || done == p.count || e->least > enough;
+    e->known = true;
     e->in_part = status == TL_OK && done < p.count;
     e->above = p.count == 1 ? ABOVE_ALIKE : ABOVE_UNLIKE;
     if (status != TL_OK)

@@ -55,7 +55,7 @@ typedef struct tl_plan_estimate {
     int64_t least, needs; /* without what an arena holds beyond its peak, and with it; INT64_MAX: beyond 64 bits */
     int above;            /* per cent by which `least` may be too high */
     int64_t before_step;  /* live bytes at the highest of forward, loss and backward */
-    bool in_part; /* some of the layers were enough for `least` to be beyond what was asked: that is all it tells */
+    bool in_part;         /* told by some of the layers: the whole holds `least` or more, and that is all it tells */
     tl_u128 hardware_per_step;
     int64_t layers; /* that were planned for it */
 } tl_plan_estimate;

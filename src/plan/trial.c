@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Per cent of the usable bytes of which a guess surely fits, and beyond which what other trials say, or a part of the layers, is
- * surely too much. It may be wrong: what is shown is planned. */
-enum { SURELY_FITS = 97, FAR = 120, TOO_MUCH = 110 };
+ * too much. It may be wrong: what is shown is planned. */
+enum { SURELY_FITS = 97, FAR = 120, BOUND = 102, IN_PART = 110, IN_PART_FAR = 300 };
 
 /* ---- a change as options and as words ---- */
 
@@ -111,16 +111,22 @@ static void guess_between(tl_trials *t, const tl_plan_options *o, tl_trial *tria
     trial->least = trial->is.needs = needs;
 }
 
-static int64_t too_much(const tl_trials *t) {
-    const __int128 bytes = (__int128)t->plan->usable_bytes * TOO_MUCH / 100;
+static int64_t share_of_usable(const tl_trials *t, int per_cent) {
+    const __int128 bytes = (__int128)t->plan->usable_bytes * per_cent / 100;
     return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
+}
+
+/* Where a guess may stop. Between no recomputing and all of it others are guessed: it goes on until that tells something. */
+static int64_t enough(const tl_trials *t, const tl_trial *trial, tl_trial_question question) {
+    return question != TL_TRIAL_FITS ? INT64_MAX
+                                     : share_of_usable(t, trial->change.lever.recompute ? IN_PART : IN_PART_FAR);
 }
 
 /* Leaves the trial as it is where a guess cannot tell. */
 static tl_status guess(tl_trials *t, const tl_plan_options *o, tl_trial *trial, tl_trial_question question,
                        tl_error *error) {
     tl_plan_estimate e;
-    tl_status status = tl_plan_guess(o, question == TL_TRIAL_FITS ? too_much(t) : INT64_MAX, t->pool, &e, error);
+    tl_status status = tl_plan_guess(o, enough(t, trial, question), t->pool, &e, error);
     trial->work += e.layers;
     t->work += e.layers;
     if (status == TL_OK && !e.known)
@@ -128,8 +134,8 @@ static tl_status guess(tl_trials *t, const tl_plan_options *o, tl_trial *trial, 
     if (status != TL_OK || !e.known)
         return status;
     const __int128 usable = t->plan->usable_bytes;
-    bool fits = (__int128)e.needs * 100 <= usable * SURELY_FITS;
-    bool is_not = (__int128)e.least * 100 > usable * (100 + e.above);
+    bool fits = !e.in_part && (__int128)e.needs * 100 <= usable * SURELY_FITS;
+    bool is_not = (__int128)e.least * 100 > usable * (e.in_part ? IN_PART : 100 + e.above);
     if (!fits && !is_not)
         return TL_OK;
     trial->how = TL_TRIAL_GUESSED;
@@ -146,7 +152,7 @@ static tl_status guess(tl_trials *t, const tl_plan_options *o, tl_trial *trial, 
 /* Whether others say that it does not fit: all that is known of it then. */
 static bool is_too_much(const tl_trials *t, const tl_plan_options *o, tl_trial *trial) {
     int64_t bytes = tl_trial_bound(t, &trial->change, o);
-    if (bytes <= too_much(t))
+    if (bytes <= share_of_usable(t, BOUND))
         return false;
     trial->how = TL_TRIAL_GUESSED;
     trial->least = trial->before_step = trial->is.needs = bytes;
@@ -162,7 +168,7 @@ static tl_status try_now(tl_trials *t, tl_trial *trial, tl_trial_question questi
     tl_status status = tl_trial_least(t, &trial->change.lever, &o, &least, error);
     if (status != TL_OK || (!trial->change.device && least > t->plan->usable_bytes))
         return status;
-    if (question == TL_TRIAL_FITS && is_too_much(t, &o, trial))
+    if (question != TL_TRIAL_SIZE && is_too_much(t, &o, trial))
         return TL_OK;
     if (!trial->change.device)
         status = guess(t, &o, trial, question, error);

@@ -45,8 +45,8 @@ typedef struct tl_trials {
     int64_t work; /* layers planned, all passes */
 } tl_trials;
 
-/* What is asked of a trial: whether it fits, and if it does how large it is; or its size in any case. */
-typedef enum tl_trial_question { TL_TRIAL_FITS, TL_TRIAL_SIZE } tl_trial_question;
+/* What is asked of a trial: whether it fits, where that is likely or not, and its size only if it does; or its size. */
+typedef enum tl_trial_question { TL_TRIAL_FITS, TL_TRIAL_FITS_LIKELY, TL_TRIAL_SIZE } tl_trial_question;
 /* The change as it is known so far, tried now if it never was: from other trials or fewer layers where that is clear, else
  * planned. *trial NULL: it cannot be planned, cannot fit and is not worth it, or nothing may be tried any more. */
 tl_status tl_trial_try(tl_trials *trials, const tl_change *change, tl_trial_question question, const tl_trial **trial,
