@@ -129,7 +129,7 @@ static bool is_free(const advisor *a) {
     return false;
 }
 
-static const int ways[] = {TL_WAY_FLASH, TL_WAY_LOSS_FUSED, TL_WAY_FUSED, TL_WAY_IN_BACKWARD};
+static const int ways[] = {TL_WAY_FLASH, TL_WAY_LOSS_FUSED, TL_WAY_FUSED, TL_WAY_GRADS, TL_WAY_IN_BACKWARD};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 /* The run stays the same: computed in more parts, partly twice, or by code that keeps less. */
@@ -185,9 +185,10 @@ static tl_lever furthest(const advisor *a, tl_lever l) {
 }
 
 /* Part `part` of a lever with one thing less, the most of it first; false: no more. */
-enum { PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD, PART_FUSED, PART_LOSS, PART_FLASH, PARTS };
+enum { PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD, PART_GRADS, PART_FUSED, PART_LOSS, PART_FLASH, PARTS };
 static bool with_less(const tl_lever *l, int part, int turn, tl_lever *less) {
-    static const int bits[PARTS] = {0, 0, TL_WAY_IN_BACKWARD, TL_WAY_FUSED, TL_WAY_LOSS_FUSED, TL_WAY_FLASH};
+    static const int bits[PARTS] = {0,           0, TL_WAY_IN_BACKWARD, TL_WAY_GRADS, TL_WAY_FUSED, TL_WAY_LOSS_FUSED,
+                                    TL_WAY_FLASH};
     *less = *l;
     if (part == PART_RECOMPUTE) {
         if (turn >= l->recompute)
@@ -212,7 +213,8 @@ static tl_status least_that_fits(advisor *a, tl_lever l, const int order[PARTS],
     tl_status status = try_lever(a, &l, TL_TRIAL_FITS_LIKELY, &is, error);
     for (int i = 0; i < PARTS && is; i++)
         for (int turn = 0; with_less(&l, order[i], turn, &less); turn++) {
-            bool likely = order[i] == PART_IN_BACKWARD || order[i] == PART_FUSED; /* they hold least */
+            bool likely =
+                order[i] == PART_IN_BACKWARD || order[i] == PART_GRADS || order[i] == PART_FUSED; /* they hold least */
             status = try_lever(a, &less, likely ? TL_TRIAL_FITS_LIKELY : TL_TRIAL_FITS, &t, error);
             if (status != TL_OK)
                 return status;
@@ -227,9 +229,9 @@ static tl_status least_that_fits(advisor *a, tl_lever l, const int order[PARTS],
 
 /* `l` beside the levers that keep the run, as few of them as are needed: the fewest FLOPs, and the fewest other ways. */
 static tl_status in_combination(advisor *a, tl_lever l, tl_error *error) {
-    static const int cheapest[PARTS] = {PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD,
+    static const int cheapest[PARTS] = {PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD, PART_GRADS,
                                         PART_FUSED,     PART_LOSS,  PART_FLASH};
-    static const int plainest[PARTS] = {PART_IN_BACKWARD, PART_FUSED, PART_LOSS,
+    static const int plainest[PARTS] = {PART_IN_BACKWARD, PART_GRADS, PART_FUSED,    PART_LOSS,
                                         PART_FLASH,       PART_BATCH, PART_RECOMPUTE};
     const tl_trial *t;
     tl_lever most = furthest(a, l);
@@ -280,7 +282,7 @@ static tl_status other_device(advisor *a, tl_error *error) {
 
 /* Adapters over frozen weights, then over 4-bit weights: alone, with the levers that keep the run, with a shorter sequence. */
 static tl_status adapters(advisor *a, tl_error *error) {
-    bool fits = false;
+    bool fits = false, enough = false;
     int before = a->n_fits;
     allow(a, ADAPTER_PLANS);
     tl_status status = TL_OK;
@@ -288,8 +290,15 @@ static tl_status adapters(advisor *a, tl_error *error) {
         const tl_trial *t;
         tl_lever l = {.adapters = k};
         status = try_lever(a, &l, TL_TRIAL_FITS, &t, error);
-        if (status == TL_OK && !(t && t->is.fits))
+        if (status == TL_OK && !(t && t->is.fits) && !enough)
             status = in_combination(a, l, error);
+        /* Beside as many levers these fit, though fewer of them do without: 4 bits are not looked for. */
+        if (status == TL_OK) {
+            const tl_trial *all;
+            tl_lever most = furthest(a, l);
+            status = enough ? TL_OK : try_lever(a, &most, TL_TRIAL_FITS_LIKELY, &all, error);
+            enough = enough || (status == TL_OK && all && all->is.fits);
+        }
         /* One that does not fit is listed last, and only in a short list. */
         if (status == TL_OK && ((t && t->is.fits) || a->count < SHORT_LIST))
             status = attempt(a, l, error);
