@@ -257,15 +257,21 @@ static void out_missing(const tl_cli *cli, const tl_account *a) {
     if (advice->state_exceeds) {
         char lean[TL_TEXT];
         int64_t devices = advice->state_bytes / p->usable_bytes + (advice->state_bytes % p->usable_bytes != 0);
-        bool adapters = false;
-        for (int i = 0; i < advice->count; i++)
-            adapters = adapters || (advice->list[i].fits && advice->list[i].cost == TL_PLAN_COST_ADAPTERS);
+        bool adapters = false, other = false;
+        for (int i = 0; i < advice->count; i++) {
+            bool trains_else = advice->list[i].cost == TL_PLAN_COST_ADAPTERS;
+            adapters = adapters || (advice->list[i].fits && trains_else);
+            other = other || (advice->list[i].fits && !trains_else);
+        }
         tl_out_item(cli, "",
                     "the state alone, %s, exceeds the %s of a device, and so does the leanest this build knows (bf16, "
                     "sgd: %s): %s. Sharded, the state would fill %s of them; ZeRO and tensor "
                     "parallelism come with a later version",
                     size, usable, bytes_text(cli, advice->leanest_bytes, lean),
-                    adapters ? "only training something else fits (below)" : "no single-device option helps",
+                    adapters && other ? "only a larger device or training something else fits (below)"
+                    : adapters        ? "only training something else fits (below)"
+                    : other           ? "only a larger device fits (below)"
+                                      : "no single-device option of this build makes it fit",
                     tl_text_grouped((tl_u128)devices, over));
     }
 }

@@ -103,6 +103,11 @@ gives "batch: what was asked is no lever" 0 "largest lever" fit batch gpt2 -g A1
 has "--attention flash"
 [ $? -ne 0 ]
 said "batch: it is not listed again" $?
+# Norms and feed-forwards in one op leave the mathematics as it is, gradients in bf16 do not: each is a lever of its own.
+gives "batch: gradients in 32 bits" 0 "--grads parameters" fit batch llama-3.2-1b -g A100-40G --seq 1024 --grads f32 --levers
+! grep -q -- '^ *--glu fused --grads parameters  ' "$work/out" && grep -q -- '^ *--grads parameters  ' "$work/out" &&
+    grep -q -- '^ *--glu fused  ' "$work/out"
+said "batch: fused forms and the format of gradients are two levers" $?
 gives "nothing fits" 3 "nothing fits as asked, nor with all that helps" fit batch llama-3.1-405b -g T4 --levers --seq 64
 gives "model: has no levers" 2 "fit batch MODEL" fit model -g H100 --levers
 gives "devices: nor have they" 2 "what makes it fit" fit devices gpt2 -g H100 --levers

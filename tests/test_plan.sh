@@ -88,7 +88,7 @@ gives "plan: what does not fit exits with 3" 3 "does not fit: needs" plan llama-
 gives "plan: and says what is missing" 3 "missing" plan llama-3-8b -g A100-80G
 gives "plan: and what would help" 3 "1 --micro-batch 1 --global-batch 32 " plan gpt2-xl -g A100-40G --micro-batch 32 --seq 1024
 gives "plan: and prints the whole account all the same" 3 "attention causal" plan llama-3-8b -g A100-80G
-gives "plan: 405B says that nothing helps" 3 "no single-device option helps" plan llama-3.1-405b --optim adamw -g 8xH100
+gives "plan: 405B says that nothing fits" 3 "no single-device option of this build makes it fit" plan llama-3.1-405b --optim adamw -g 8xH100
 gives "plan: cruncher has samples, no tokens" 0 "forward/sample" plan cruncher -g H100
 run plan gpt2 -g H100 --peak 1979e12
 [ $? -eq 0 ] && grep -q 'WITH 2:4 sparsity' "$work/err"

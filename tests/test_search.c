@@ -116,7 +116,7 @@ static void fewer_layers_tell_of_the_whole(void **state) {
                           .adapters = lever == 3};
             tl_plan_estimate e;
             tl_lever_pull(&o, &l, &pulled, change);
-            assert_int_equal(tl_plan_guess(&pulled, pool, &e, &error), TL_OK);
+            assert_int_equal(tl_plan_guess(&pulled, INT64_MAX, pool, &e, &error), TL_OK);
             assert_true(e.known);
             assert_int_equal(e.layers, models[m].layers);
             tl_plan p = made(&pulled);
@@ -132,7 +132,7 @@ static tl_plan_estimate guessed(const tl_plan_options *o) {
     tl_error error = {TL_OK, ""};
     tl_plan_estimate e;
     tl_plan_pool *pool = new_pool();
-    assert_int_equal(tl_plan_guess(o, pool, &e, &error), TL_OK);
+    assert_int_equal(tl_plan_guess(o, INT64_MAX, pool, &e, &error), TL_OK);
     tl_plan_pool_free(pool);
     return e;
 }

@@ -21,9 +21,9 @@ static int64_t aligned(int64_t bytes) { return (bytes + TL_ALIGN - 1) & ~(int64_
 
 static int64_t take(planner *p, int64_t bytes) {
     int64_t best = -1;
-    for (int64_t i = 0; i < p->hole_count; i++)
-        if (p->holes[i].bytes >= bytes && (best < 0 || p->holes[i].bytes < p->holes[best].bytes))
-            best = i;
+    for (int64_t i = 0, least = INT64_MAX; i < p->hole_count && least > bytes; i++)
+        if (p->holes[i].bytes >= bytes && p->holes[i].bytes < least)
+            best = i, least = p->holes[i].bytes;
     if (best >= 0) {
         int64_t offset = p->holes[best].offset;
         p->holes[best].offset += bytes;

@@ -40,18 +40,48 @@ static bool is_shared(const tl_tensor *a, const tl_tensor *b) {
     return low[0] < high[1] && low[1] < high[0];
 }
 
+/* Places of parameters by their storage, so that only those of one storage are compared: 1 + parameter; 0: free. */
+typedef struct places {
+    int *of;
+    uint64_t count; /* 2^(64 - shift) */
+    int shift;
+} places;
+
+/* False: its numbers are those of an earlier one. */
+static bool add_place(const places *p, const tl_parameter *parameters, int i) {
+    const tl_tensor *t = parameters[i].tensor;
+    uint64_t at = ((uint64_t)(uintptr_t)t->storage * UINT64_C(0x9E3779B97F4A7C15)) >> p->shift; /* Fibonacci hashing */
+    for (; p->of[at]; at = (at + 1) & (p->count - 1))
+        if (is_shared(parameters[p->of[at] - 1].tensor, t))
+            return false;
+    p->of[at] = i + 1;
+    return true;
+}
+
+static tl_status check_shared(tl_ctx *ctx, const tl_parameter *parameters, int count) {
+    places p = {.count = 4, .shift = 62};
+    while (p.count < 2 * (uint64_t)count)
+        p.count *= 2, p.shift--;
+    p.of = tl_host_alloc(ctx, (size_t)p.count * sizeof *p.of);
+    int i = 0;
+    while (p.of && i < count && add_place(&p, parameters, i))
+        i++;
+    if (p.of && i < count)
+        tl_ctx_fail(ctx, TL_ERR_ARGUMENT, "parameter %s is given twice; a shared parameter is updated once",
+                    parameters[i].name);
+    tl_host_free(ctx, p.of, (size_t)p.count * sizeof *p.of);
+    return ctx->error.status;
+}
+
 static tl_status fill_slots(tl_optimizer *opt, const tl_parameter *parameters) {
     tl_ctx *ctx = opt->ctx;
     const tl_optimizer_options *o = &opt->options;
     tl_status status = tl_groups_apply(ctx, parameters, opt->count, o, opt->slots);
+    if (status == TL_OK)
+        status = check_shared(ctx, parameters, opt->count);
     for (int i = 0; i < opt->count && status == TL_OK; i++) {
         tl_slot *s = &opt->slots[i];
         s->parameter = parameters[i].tensor;
-        for (int j = 0; j < i; j++)
-            if (is_shared(opt->slots[j].parameter, s->parameter))
-                return tl_ctx_fail(ctx, TL_ERR_ARGUMENT,
-                                   "parameter %s is given twice; a shared parameter is updated once",
-                                   parameters[i].name);
         if (s->rule.frozen)
             tl_tensor_require_grad(s->parameter, false);
         else if (o->master && o->kind != TL_OPTIM_NONE && !add_master(opt, s))

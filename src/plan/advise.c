@@ -65,9 +65,11 @@ static bool is_needless(const advisor *a, const tl_lever *l) {
 static bool is_same(const tl_lever *x, const tl_lever *y) { return tl_lever_within(x, y) && tl_lever_within(y, x); }
 
 /* The lever as it is known; NULL where it moves nothing, cannot be, or nothing may be tried any more. */
-static tl_status try_lever(advisor *a, const tl_lever *l, const tl_trial **result, tl_error *error) {
+static tl_status try_lever(advisor *a, const tl_lever *l, tl_trial_question question, const tl_trial **result,
+                           tl_error *error) {
     *result = NULL;
-    return tl_lever_applies(asked_of(a), l) ? tl_trial_try(&a->t, &(tl_change){.lever = *l}, result, error) : TL_OK;
+    return tl_lever_applies(asked_of(a), l) ? tl_trial_try(&a->t, &(tl_change){.lever = *l}, question, result, error)
+                                            : TL_OK;
 }
 
 /* Suggests it if it fits, or helps. */
@@ -76,7 +78,7 @@ static tl_status attempt(advisor *a, tl_lever l, tl_error *error) {
     bool helps = false;
     if (is_needless(a, &l))
         return TL_OK;
-    tl_status status = try_lever(a, &l, &t, error);
+    tl_status status = try_lever(a, &l, TL_TRIAL_SIZE, &t, error);
     if (status == TL_OK && t && !t->is.fits)
         status = tl_trial_helps(&a->t, t, &helps, error);
     if (status != TL_OK || !t || (!t->is.fits && !helps))
@@ -92,7 +94,7 @@ static tl_status attempt_alone(advisor *a, tl_lever l, tl_error *error) {
     const tl_trial *t;
     tl_status status = attempt(a, l, error);
     if (status == TL_OK)
-        status = try_lever(a, &l, &t, error);
+        status = try_lever(a, &l, TL_TRIAL_SIZE, &t, error);
     if (status == TL_OK && t)
         a->alone[a->n_alone++] = t;
     return status;
@@ -105,7 +107,7 @@ static tl_status smaller_batch(advisor *a, tl_error *error) {
         const tl_trial *t;
         if (whole % b)
             continue;
-        tl_status status = tl_trial_try(&a->t, &(tl_change){.micro_batch = b}, &t, error);
+        tl_status status = tl_trial_try(&a->t, &(tl_change){.micro_batch = b}, TL_TRIAL_FITS, &t, error);
         if (status != TL_OK)
             return status;
         if (t && t->is.fits) {
@@ -127,7 +129,7 @@ static bool is_free(const advisor *a) {
     return false;
 }
 
-static const int ways[] = {TL_WAY_FLASH, TL_WAY_LOSS_FUSED, TL_WAY_FUSED, TL_WAY_IN_BACKWARD};
+static const int ways[] = {TL_WAY_FLASH, TL_WAY_LOSS_FUSED, TL_WAY_FUSED, TL_WAY_GRADS, TL_WAY_IN_BACKWARD};
 enum { WAYS = sizeof ways / sizeof ways[0] };
 
 /* The run stays the same: computed in more parts, partly twice, or by code that keeps less. */
@@ -145,7 +147,7 @@ static tl_status same_run(advisor *a, tl_error *error) {
         tl_lever part = {.recompute = r};
         if (is_free(a) || is_needless(a, &part) || !is_needless(a, &(tl_lever){.recompute = TL_LEVER_FULL}))
             break;
-        status = try_lever(a, &part, &t, error);
+        status = try_lever(a, &part, TL_TRIAL_FITS, &t, error);
         if (status == TL_OK && t && t->is.fits)
             status = attempt(a, part, error);
     }
@@ -183,9 +185,10 @@ static tl_lever furthest(const advisor *a, tl_lever l) {
 }
 
 /* Part `part` of a lever with one thing less, the most of it first; false: no more. */
-enum { PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD, PART_FUSED, PART_LOSS, PART_FLASH, PARTS };
+enum { PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD, PART_GRADS, PART_FUSED, PART_LOSS, PART_FLASH, PARTS };
 static bool with_less(const tl_lever *l, int part, int turn, tl_lever *less) {
-    static const int bits[PARTS] = {0, 0, TL_WAY_IN_BACKWARD, TL_WAY_FUSED, TL_WAY_LOSS_FUSED, TL_WAY_FLASH};
+    static const int bits[PARTS] = {0,           0, TL_WAY_IN_BACKWARD, TL_WAY_GRADS, TL_WAY_FUSED, TL_WAY_LOSS_FUSED,
+                                    TL_WAY_FLASH};
     *less = *l;
     if (part == PART_RECOMPUTE) {
         if (turn >= l->recompute)
@@ -207,10 +210,12 @@ static bool with_less(const tl_lever *l, int part, int turn, tl_lever *less) {
 static tl_status least_that_fits(advisor *a, tl_lever l, const int order[PARTS], bool saves_flops, tl_error *error) {
     const tl_trial *is, *t;
     tl_lever less;
-    tl_status status = try_lever(a, &l, &is, error);
+    tl_status status = try_lever(a, &l, TL_TRIAL_FITS_LIKELY, &is, error);
     for (int i = 0; i < PARTS && is; i++)
         for (int turn = 0; with_less(&l, order[i], turn, &less); turn++) {
-            status = try_lever(a, &less, &t, error);
+            bool likely =
+                order[i] == PART_IN_BACKWARD || order[i] == PART_GRADS || order[i] == PART_FUSED; /* they hold least */
+            status = try_lever(a, &less, likely ? TL_TRIAL_FITS_LIKELY : TL_TRIAL_FITS, &t, error);
             if (status != TL_OK)
                 return status;
             if (t && t->is.fits && !(saves_flops && t->is.hardware_per_step > is->is.hardware_per_step)) {
@@ -224,13 +229,13 @@ static tl_status least_that_fits(advisor *a, tl_lever l, const int order[PARTS],
 
 /* `l` beside the levers that keep the run, as few of them as are needed: the fewest FLOPs, and the fewest other ways. */
 static tl_status in_combination(advisor *a, tl_lever l, tl_error *error) {
-    static const int cheapest[PARTS] = {PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD,
+    static const int cheapest[PARTS] = {PART_RECOMPUTE, PART_BATCH, PART_IN_BACKWARD, PART_GRADS,
                                         PART_FUSED,     PART_LOSS,  PART_FLASH};
-    static const int plainest[PARTS] = {PART_IN_BACKWARD, PART_FUSED, PART_LOSS,
+    static const int plainest[PARTS] = {PART_IN_BACKWARD, PART_GRADS, PART_FUSED,    PART_LOSS,
                                         PART_FLASH,       PART_BATCH, PART_RECOMPUTE};
     const tl_trial *t;
     tl_lever most = furthest(a, l);
-    tl_status status = try_lever(a, &most, &t, error);
+    tl_status status = try_lever(a, &most, TL_TRIAL_FITS_LIKELY, &t, error);
     if (status != TL_OK || !t || !t->is.fits)
         return status;
     status = least_that_fits(a, most, cheapest, true, error);
@@ -244,7 +249,7 @@ static tl_status shorter(advisor *a, tl_lever l, bool *fits, tl_error *error) {
         return TL_OK;
     for (int64_t seq = asked_of(a)->seq / 2; seq >= 128 && may_try(a) && !*fits; seq /= 2) {
         const tl_trial *t;
-        tl_status status = tl_trial_try(&a->t, &(tl_change){.lever = l, .seq = seq}, &t, error);
+        tl_status status = tl_trial_try(&a->t, &(tl_change){.lever = l, .seq = seq}, TL_TRIAL_FITS, &t, error);
         if (status != TL_OK)
             return status;
         *fits = t && t->is.fits;
@@ -269,7 +274,7 @@ static tl_status other_device(advisor *a, tl_error *error) {
         return TL_OK;
     const tl_trial *t;
     allow(a, 1); /* one that is always worth it */
-    tl_status status = tl_trial_try(&a->t, &(tl_change){.device = best}, &t, error);
+    tl_status status = tl_trial_try(&a->t, &(tl_change){.device = best}, TL_TRIAL_SIZE, &t, error);
     if (status == TL_OK && t)
         keep(a, t);
     return status;
@@ -277,15 +282,26 @@ static tl_status other_device(advisor *a, tl_error *error) {
 
 /* Adapters over frozen weights, then over 4-bit weights: alone, with the levers that keep the run, with a shorter sequence. */
 static tl_status adapters(advisor *a, tl_error *error) {
-    bool fits = false;
+    bool fits = false, enough = false;
     int before = a->n_fits;
     allow(a, ADAPTER_PLANS);
     tl_status status = TL_OK;
     for (int k = 1; k < TL_LEVER_ADAPTERS && status == TL_OK && a->n_fits == before; k++) {
+        const tl_trial *t;
         tl_lever l = {.adapters = k};
-        status = attempt(a, l, error);
-        if (status == TL_OK && a->n_fits == before)
+        status = try_lever(a, &l, TL_TRIAL_FITS, &t, error);
+        if (status == TL_OK && !(t && t->is.fits) && !enough)
             status = in_combination(a, l, error);
+        /* Beside as many levers these fit, though fewer of them do without: 4 bits are not looked for. */
+        if (status == TL_OK) {
+            const tl_trial *all;
+            tl_lever most = furthest(a, l);
+            status = enough ? TL_OK : try_lever(a, &most, TL_TRIAL_FITS_LIKELY, &all, error);
+            enough = enough || (status == TL_OK && all && all->is.fits);
+        }
+        /* One that does not fit is listed last, and only in a short list. */
+        if (status == TL_OK && ((t && t->is.fits) || a->count < SHORT_LIST))
+            status = attempt(a, l, error);
     }
     tl_lever most = furthest(a, (tl_lever){.adapters = TL_LEVER_ADAPTERS - 1});
     if (status == TL_OK && a->n_fits == before && a->advice->state_exceeds && tl_lever_applies(asked_of(a), &most))

@@ -67,9 +67,12 @@ static void by_kinds(const tl_model *m, parts *p) {
         all -= count_of(&p->base, kind);
         if (!is_first(&p->base, i) || all == 0)
             continue;
-        p->more[p->count] = p->base;
-        insert(&p->more[p->count], i, kind);
-        p->times[p->count++] = all;
+        int at = p->count++; /* the most frequent first: it says most */
+        for (; at > 0 && p->times[at - 1] < all; at--)
+            p->more[at] = p->more[at - 1], p->times[at] = p->times[at - 1];
+        p->more[at] = p->base;
+        insert(&p->more[at], i, kind);
+        p->times[at] = all;
     }
 }
 
@@ -90,7 +93,7 @@ static bool by_periods(const tl_model *m, int64_t every, parts *p) {
     return true;
 }
 
-/* False: too few layers, or too unlike, for it to be less work than the plan. */
+/* False: nothing repeats, or what layers do goes by their number. */
 static bool split(const tl_plan_options *o, parts *p) {
     const tl_model *m = &o->model;
     memset(p, 0, sizeof *p);
@@ -106,7 +109,7 @@ static bool split(const tl_plan_options *o, parts *p) {
     p->layers = p->base.layers;
     for (int i = 0; i < p->count; i++)
         p->layers += p->more[i].layers;
-    return 2 * p->layers < m->layers;
+    return p->count > 0;
 }
 
 /* ---- from their plans to the whole ---- */
@@ -142,6 +145,7 @@ static tl_status plan_short(const tl_plan_options *whole, const short_model *m, 
 static int64_t clamped(__int128 bytes) { return bytes > INT64_MAX ? INT64_MAX : bytes < 0 ? 0 : (int64_t)bytes; }
 
 static void read_whole(const figures *f, const tl_engine *engine, tl_plan_estimate *e) {
+    int64_t before_step = 0;
     tl_plan p;
     memset(&p, 0, sizeof p);
     p.init.bytes = clamped(f->of[INIT]);
@@ -150,6 +154,9 @@ static void read_whole(const figures *f, const tl_engine *engine, tl_plan_estima
     p.save.bytes = clamped(f->of[SAVE]);
     for (int i = PHASES; i < FIGURES; i++)
         p.peak.bytes = clamped(f->of[i]) > p.peak.bytes ? clamped(f->of[i]) : p.peak.bytes;
+    for (int i = TL_PHASE_FORWARD; i < TL_PHASE_STEP; i++)
+        before_step = clamped(f->of[PHASES + i]) > before_step ? clamped(f->of[PHASES + i]) : before_step;
+    e->before_step = before_step;
     p.arena_bytes = p.peak.bytes;
     e->least = tl_plan_needs(&p, engine);
     p.arena_bytes = clamped((__int128)p.peak.bytes + f->beyond);
@@ -157,33 +164,50 @@ static void read_whole(const figures *f, const tl_engine *engine, tl_plan_estima
     e->hardware_per_step = f->hardware;
 }
 
-tl_status tl_plan_guess(const tl_plan_options *o, tl_plan_pool *pool, tl_plan_estimate *e, tl_error *error) {
+static void add_more(figures *whole, const figures *base, const figures *more, int64_t times) {
+    for (int k = 0; k < FIGURES; k++)
+        whole->of[k] += (more->of[k] - base->of[k]) * times;
+    whole->hardware += (more->hardware - base->hardware) * (tl_u128)times;
+    whole->beyond = more->beyond > whole->beyond ? more->beyond : whole->beyond;
+}
+
+/* A guess of many kinds of layers costs as much as the plan; a part of it may still tell that the whole is far too large. */
+static bool may_go_on(const tl_plan_options *o, const parts *p, int64_t planned, int next) {
+    return 2 * p->layers < o->model.layers || 3 * (planned + p->more[next].layers) <= o->model.layers;
+}
+
+tl_status tl_plan_guess(const tl_plan_options *o, int64_t enough, tl_plan_pool *pool, tl_plan_estimate *e,
+                        tl_error *error) {
     tl_error local = {TL_OK, ""};
     parts p;
     figures base, more, whole;
+    const tl_engine *engine = o->engine && o->devices.accelerator ? o->engine : tl_engine_at(0);
     memset(e, 0, sizeof *e);
-    if (!split(o, &p))
-        return TL_OK;
+    if (!split(o, &p) ||
+        (2 * p.layers >= o->model.layers && (enough == INT64_MAX || 3 * p.base.layers > o->model.layers)))
+        return TL_OK; /* as soon planned */
     tl_status status = plan_short(o, &p.base, pool, &base, &local);
+    int done = 0;
     whole = base;
-    for (int i = 0; i < p.count && status == TL_OK; i++) {
-        status = plan_short(o, &p.more[i], pool, &more, &local);
-        for (int k = 0; k < FIGURES && status == TL_OK; k++)
-            whole.of[k] += (more.of[k] - base.of[k]) * p.times[i];
+    e->layers = p.base.layers;
+    if (status == TL_OK)
+        read_whole(&whole, engine, e);
+    while (status == TL_OK && done < p.count && e->least <= enough && may_go_on(o, &p, e->layers, done)) {
+        status = plan_short(o, &p.more[done], pool, &more, &local);
+        e->layers += p.more[done].layers;
         if (status != TL_OK)
             break;
-        whole.hardware += (more.hardware - base.hardware) * (tl_u128)p.times[i];
-        whole.beyond = more.beyond > whole.beyond ? more.beyond : whole.beyond;
+        add_more(&whole, &base, &more, p.times[done++]);
+        read_whole(&whole, engine, e);
     }
     if (status == TL_ERR_MEMORY)
         return tl_fail(error, status, "%s", local.message);
     if (status != TL_OK && status != TL_ERR_OVERFLOW)
         return TL_OK;
     e->known = true;
-    e->layers = p.layers;
+    e->in_part = status == TL_OK && done < p.count;
     e->above = p.count == 1 ? ABOVE_ALIKE : ABOVE_UNLIKE;
-    e->least = e->needs = INT64_MAX;
-    if (status == TL_OK)
-        read_whole(&whole, o->engine && o->devices.accelerator ? o->engine : tl_engine_at(0), e);
+    if (status != TL_OK)
+        e->least = e->before_step = e->needs = INT64_MAX;
     return TL_OK;
 }

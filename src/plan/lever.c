@@ -32,12 +32,12 @@ static int choice_index(const char *name) {
     return i;
 }
 
-/* The fused forms, and what keeps gradients no longer than need be; each has an option of its own. */
+/* The fused forms, and last what keeps gradients as narrow as parameters; each has an option of its own. */
 static const struct {
     const char *name, *value;
 } fused[] = {{"norm", "fused"},    {"glu", "fused"},    {"gelu", "fused"},      {"rotary", "computed"},
              {"repeat-kv", "off"}, {"update", "fused"}, {"grads", "parameters"}};
-enum { FUSED = sizeof fused / sizeof fused[0] };
+enum { GRADS = sizeof fused / sizeof fused[0] - 1, FUSED = GRADS };
 
 /* Sets fused[k]; false where that changes nothing. */
 static bool fuse(const tl_model *m, tl_choices *c, int k) {
@@ -53,16 +53,17 @@ static bool fuse(const tl_model *m, tl_choices *c, int k) {
 }
 
 static bool may_step_in_backward(const tl_plan_options *o, const tl_lever *l) {
-    bool fuses = l->ways & TL_WAY_FUSED;
+    bool fuses = l->ways & TL_WAY_FUSED, narrows = l->ways & TL_WAY_GRADS;
     const tl_choices *c = &o->choices;
     return !c->update_in_backward && o->optimizer.kind != TL_OPTIM_NONE && !(o->clip > 0) && !l->batch &&
            tl_lever_per_device(o) == o->micro_batch && (o->precision != TL_PRECISION_FP16_MIXED || l->precision) &&
-           (fuses || (c->grads == TL_GRADS_AS_PARAMETERS && c->update != TL_UPDATE_FOREACH));
+           (narrows || c->grads == TL_GRADS_AS_PARAMETERS) && (fuses || c->update != TL_UPDATE_FOREACH);
 }
 
 static bool ways_apply(const tl_plan_options *o, const tl_lever *l) {
     bool loss = o->choices.loss == TL_LOSS_FULL || o->choices.loss == TL_LOSS_FULL_FP32;
-    if (l->ways && o->model.family == TL_FAMILY_CRUNCHER && (l->ways & ~(TL_WAY_FUSED | TL_WAY_IN_BACKWARD)))
+    if (l->ways && o->model.family == TL_FAMILY_CRUNCHER &&
+        (l->ways & ~(TL_WAY_FUSED | TL_WAY_GRADS | TL_WAY_IN_BACKWARD)))
         return false;
     if ((l->ways & TL_WAY_FLASH) && o->choices.attention == TL_ATTENTION_FLASH)
         return false;
@@ -70,6 +71,9 @@ static bool ways_apply(const tl_plan_options *o, const tl_lever *l) {
         (!loss || (l->ways & TL_WAY_LOSS_FUSED && l->ways & TL_WAY_LOSS_CHUNKED)))
         return false;
     if ((l->ways & TL_WAY_IN_BACKWARD) && !may_step_in_backward(o, l))
+        return false;
+    tl_choices narrow = o->choices;
+    if ((l->ways & TL_WAY_GRADS) && !fuse(&o->model, &narrow, GRADS))
         return false;
     if (l->ways & TL_WAY_FUSED) {
         tl_choices c = o->choices;
@@ -173,6 +177,8 @@ static void pull_ways(const tl_lever *l, tl_plan_options *o, char change[TL_PLAN
     for (int k = 0; (l->ways & TL_WAY_FUSED) && k < FUSED; k++)
         if (fuse(&o->model, c, k))
             append(change, "--%s %s", fused[k].name, fused[k].value);
+    if ((l->ways & TL_WAY_GRADS) && fuse(&o->model, c, GRADS))
+        append(change, "--%s %s", fused[GRADS].name, fused[GRADS].value);
     if (l->ways & TL_WAY_IN_BACKWARD) {
         c->update_in_backward = true;
         append(change, "--update-in-backward on");
@@ -229,7 +235,7 @@ tl_plan_cost tl_lever_cost(const tl_plan_options *asked, const tl_lever *l) {
     if (l->adapters && asked->lora.rank == 0)
         return TL_PLAN_COST_ADAPTERS;
     bool narrower =
-        (l->ways & TL_WAY_FUSED) && asked->choices.grads == TL_GRADS_F32; /* gradients are added in 16 bits */
+        (l->ways & TL_WAY_GRADS) && asked->choices.grads == TL_GRADS_F32; /* gradients are added in 16 bits */
     bool rounds = l->precision || l->adapters || (narrower && asked->precision != TL_PRECISION_FP32);
     if (l->optimizer)
         return rounds ? TL_PLAN_COST_BOTH : TL_PLAN_COST_OPTIMIZER;

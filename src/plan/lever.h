@@ -9,8 +9,9 @@ enum {
     TL_WAY_FLASH = 1,
     TL_WAY_LOSS_FUSED = 2,
     TL_WAY_LOSS_CHUNKED = 4, /* not with the one before */
-    TL_WAY_FUSED = 8,        /* every fused form that keeps less, and gradients as parameters */
-    TL_WAY_IN_BACKWARD = 16
+    TL_WAY_FUSED = 8,        /* every fused form that keeps less */
+    TL_WAY_GRADS = 16,       /* gradients in the format of the parameters */
+    TL_WAY_IN_BACKWARD = 32
 };
 /* How far each lever is pulled: 0 leaves what was asked, then in the order of what it costs. */
 typedef struct tl_lever {

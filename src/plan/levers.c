@@ -11,6 +11,7 @@ static const tl_lever list[] = {
     {.ways = TL_WAY_LOSS_FUSED},
     {.ways = TL_WAY_LOSS_CHUNKED},
     {.ways = TL_WAY_FUSED},
+    {.ways = TL_WAY_GRADS},
     {.ways = TL_WAY_IN_BACKWARD},
     {.recompute = TL_LEVER_SELECTIVE},
     {.recompute = TL_LEVER_EVERY_2},
@@ -20,13 +21,16 @@ static const tl_lever list[] = {
     {.ways = TL_WAY_FLASH, .recompute = TL_LEVER_FULL},
     {.ways = TL_WAY_FLASH | TL_WAY_LOSS_FUSED, .recompute = TL_LEVER_FULL},
     {.ways = TL_WAY_FLASH | TL_WAY_LOSS_CHUNKED, .recompute = TL_LEVER_FULL},
-    {.ways = TL_WAY_FLASH | TL_WAY_LOSS_CHUNKED | TL_WAY_FUSED | TL_WAY_IN_BACKWARD, .recompute = TL_LEVER_FULL},
+    {.ways = TL_WAY_FLASH | TL_WAY_LOSS_CHUNKED | TL_WAY_FUSED | TL_WAY_GRADS | TL_WAY_IN_BACKWARD,
+     .recompute = TL_LEVER_FULL},
     {.precision = 1},
     {.precision = 2},
     {.optimizer = 1},
     {.adapters = 1},
     {.adapters = 2},
-    {.ways = TL_WAY_FLASH | TL_WAY_LOSS_CHUNKED | TL_WAY_FUSED, .recompute = TL_LEVER_FULL, .adapters = 2},
+    {.ways = TL_WAY_FLASH | TL_WAY_LOSS_CHUNKED | TL_WAY_FUSED | TL_WAY_GRADS,
+     .recompute = TL_LEVER_FULL,
+     .adapters = 2},
 };
 
 static int parts_of(const tl_lever *l) {

@@ -54,11 +54,14 @@ typedef struct tl_plan_estimate {
     bool known;           /* false: the layers are too few or too unlike */
     int64_t least, needs; /* without what an arena holds beyond its peak, and with it; INT64_MAX: beyond 64 bits */
     int above;            /* per cent by which `least` may be too high */
+    int64_t before_step;  /* live bytes at the highest of forward, loss and backward */
+    bool in_part;         /* told by some of the layers: the whole holds `least` or more, and that is all it tells */
     tl_u128 hardware_per_step;
     int64_t layers; /* that were planned for it */
 } tl_plan_estimate;
-/* What cannot be planned is known = false; an error is that of memory. */
-tl_status tl_plan_guess(const tl_plan_options *options, tl_plan_pool *pool, tl_plan_estimate *estimate,
+/* Once `least` is beyond `enough` no more is planned; INT64_MAX: all is told. What cannot be planned is known = false; an error is
+ * that of memory. */
+tl_status tl_plan_guess(const tl_plan_options *options, int64_t enough, tl_plan_pool *pool, tl_plan_estimate *estimate,
                         tl_error *error);
 
 #endif

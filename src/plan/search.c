@@ -50,7 +50,7 @@ static tl_status look(search *s, int64_t value, tl_error *error) {
     set_value(s, value);
     if (s->guesses) {
         tl_plan_estimate e;
-        tl_status status = tl_plan_guess(&s->o, s->pool, &e, error);
+        tl_status status = tl_plan_guess(&s->o, INT64_MAX, s->pool, &e, error);
         if (status != TL_OK)
             return status;
         s->guesses = e.known;

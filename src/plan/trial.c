@@ -5,41 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Per cent of the usable bytes of which a guess surely fits. It may be wrong: what is shown is planned. */
-enum { SURELY_FITS = 97, FAR = 120 };
-
-tl_status tl_trial_state(const tl_plan_options *o, const tl_plan_options *asked, const tl_plan *p, int64_t *bytes,
-                         tl_error *error) {
-    int64_t each[TL_CATEGORY_COUNT], was[TL_CATEGORY_COUNT] = {0}, block = 0;
-    tl_status status = tl_plan_block_bytes(o->precision, &o->optimizer, each, error);
-    if (status == TL_OK)
-        status = tl_plan_block_bytes(asked->precision, &asked->optimizer, was, error);
-    for (int c = 0; c < TL_CATEGORY_COUNT; c++)
-        block += status == TL_OK && !(c == TL_GRAD && o->choices.update_in_backward) ? each[c] : 0;
-    tl_u128 all = (tl_u128)block * (tl_u128)p->trainable / TL_PLAN_BLOCK;
-    if (p->adapted_layers && status == TL_OK) {
-        int64_t trained = (int64_t)((tl_u128)was[TL_PARAM] * (tl_u128)p->trainable / TL_PLAN_BLOCK);
-        int64_t frozen = p->high[TL_PARAM] > trained ? p->high[TL_PARAM] - trained : 0;
-        all += (tl_u128)frozen * (tl_u128)each[TL_PARAM] / (tl_u128)was[TL_PARAM];
-    }
-    *bytes = all < INT64_MAX ? (int64_t)all : INT64_MAX;
-    return status;
-}
-
-/* No run of `o` holds less: half a byte a parameter where they are kept in 4 bits, the frozen weights where adapters come, else
- * the state. */
-static tl_status least_of(const tl_trials *t, const tl_plan_options *o, int64_t *bytes, tl_error *error) {
-    int64_t each[TL_CATEGORY_COUNT];
-    tl_u128 parameters = (tl_u128)t->plan->parameters.unique;
-    if (o->lora.rank == t->asked->lora.rank && o->lora.base == t->asked->lora.base)
-        return tl_trial_state(o, t->asked, t->plan, bytes, error);
-    tl_status status = tl_plan_block_bytes(o->precision, &o->optimizer, each, error);
-    *bytes = 0;
-    if (status == TL_OK)
-        *bytes = (int64_t)(o->lora.base == TL_LORA_PLAIN ? parameters * (tl_u128)each[TL_PARAM] / TL_PLAN_BLOCK
-                                                         : parameters / 2);
-    return status;
-}
+/* Per cent of the usable bytes of which a guess surely fits, and beyond which what other trials say, or a part of the layers, is
+ * too much. It may be wrong: what is shown is planned. */
+enum { SURELY_FITS = 97, FAR = 120, BOUND = 102, IN_PART = 110, IN_PART_FAR = 300 };
 
 /* ---- a change as options and as words ---- */
 
@@ -90,9 +58,14 @@ static tl_status plan(tl_trials *t, const tl_plan_options *o, tl_trial *trial, t
     if (status == TL_ERR_MEMORY)
         return tl_fail(error, status, "%s", local.message);
     trial->how = status == TL_OK ? TL_TRIAL_PLANNED : TL_TRIAL_CANNOT_BE;
+    trial->before_step = 0;
     trial->work += o->model.layers;
     t->work += o->model.layers;
     if (status == TL_OK) {
+        trial->least = p.peak.bytes;
+        for (int i = TL_PHASE_FORWARD; i < TL_PHASE_STEP; i++)
+            trial->before_step = p.step[i].bytes > trial->before_step ? p.step[i].bytes : trial->before_step;
+        trial->in_part = trial->is_bound = false;
         trial->is.bytes = p.arena_bytes;
         trial->is.needs = p.needs_bytes;
         trial->is.peak_bytes = p.peak.bytes;
@@ -138,43 +111,72 @@ static void guess_between(tl_trials *t, const tl_plan_options *o, tl_trial *tria
     trial->least = trial->is.needs = needs;
 }
 
+static int64_t share_of_usable(const tl_trials *t, int per_cent) {
+    const __int128 bytes = (__int128)t->plan->usable_bytes * per_cent / 100;
+    return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
+}
+
+/* Where a guess may stop. Between no recomputing and all of it others are guessed: it goes on until that tells something. */
+static int64_t enough(const tl_trials *t, const tl_trial *trial, tl_trial_question question) {
+    return question != TL_TRIAL_FITS ? INT64_MAX
+                                     : share_of_usable(t, trial->change.lever.recompute ? IN_PART : IN_PART_FAR);
+}
+
 /* Leaves the trial as it is where a guess cannot tell. */
-static tl_status guess(tl_trials *t, const tl_plan_options *o, tl_trial *trial, tl_error *error) {
+static tl_status guess(tl_trials *t, const tl_plan_options *o, tl_trial *trial, tl_trial_question question,
+                       tl_error *error) {
     tl_plan_estimate e;
-    tl_status status = tl_plan_guess(o, t->pool, &e, error);
+    tl_status status = tl_plan_guess(o, enough(t, trial, question), t->pool, &e, error);
+    trial->work += e.layers;
+    t->work += e.layers;
     if (status == TL_OK && !e.known)
         guess_between(t, o, trial);
     if (status != TL_OK || !e.known)
         return status;
-    trial->work += e.layers;
-    t->work += e.layers;
     const __int128 usable = t->plan->usable_bytes;
-    bool fits = (__int128)e.needs * 100 <= usable * SURELY_FITS;
-    bool is_not = (__int128)e.least * 100 > usable * (100 + e.above);
+    bool fits = !e.in_part && (__int128)e.needs * 100 <= usable * SURELY_FITS;
+    bool is_not = (__int128)e.least * 100 > usable * (e.in_part ? IN_PART : 100 + e.above);
     if (!fits && !is_not)
         return TL_OK;
     trial->how = TL_TRIAL_GUESSED;
     trial->least = e.least;
+    trial->before_step = e.before_step;
+    trial->in_part = e.in_part;
+    trial->is_bound = false;
     trial->is.needs = e.needs;
     trial->is.hardware_per_step = e.hardware_per_step;
     trial->is.fits = fits;
     return TL_OK;
 }
 
-static tl_status try_first(tl_trials *t, tl_trial *trial, tl_error *error) {
+/* Whether others say that it does not fit: all that is known of it then. */
+static bool is_too_much(const tl_trials *t, const tl_plan_options *o, tl_trial *trial) {
+    int64_t bytes = tl_trial_bound(t, &trial->change, o);
+    if (bytes <= share_of_usable(t, BOUND))
+        return false;
+    trial->how = TL_TRIAL_GUESSED;
+    trial->least = trial->before_step = trial->is.needs = bytes;
+    trial->in_part = trial->is_bound = true;
+    return true;
+}
+
+static tl_status try_now(tl_trials *t, tl_trial *trial, tl_trial_question question, tl_error *error) {
     tl_plan_options o;
     int64_t least = 0;
     if (!spell(t, &trial->change, &o, &trial->is))
         return TL_OK;
-    tl_status status = least_of(t, &o, &least, error);
+    tl_status status = tl_trial_least(t, &trial->change.lever, &o, &least, error);
     if (status != TL_OK || (!trial->change.device && least > t->plan->usable_bytes))
         return status;
+    if (question != TL_TRIAL_SIZE && is_too_much(t, &o, trial))
+        return TL_OK;
     if (!trial->change.device)
-        status = guess(t, &o, trial, error);
+        status = guess(t, &o, trial, question, error);
     return status == TL_OK && trial->how == TL_TRIAL_CANNOT_BE ? plan(t, &o, trial, error) : status;
 }
 
-tl_status tl_trial_try(tl_trials *t, const tl_change *change, const tl_trial **result, tl_error *error) {
+tl_status tl_trial_try(tl_trials *t, const tl_change *change, tl_trial_question question, const tl_trial **result,
+                       tl_error *error) {
     tl_status status = TL_OK;
     tl_trial *trial = find(t, change);
     *result = NULL;
@@ -186,7 +188,10 @@ tl_status tl_trial_try(tl_trials *t, const tl_change *change, const tl_trial **r
         memset(trial, 0, sizeof *trial);
         trial->change = *change;
         t->count++;
-        status = try_first(t, trial, error);
+        status = try_now(t, trial, question, error);
+    } else if (trial->in_part && question == TL_TRIAL_SIZE) {
+        trial->how = TL_TRIAL_CANNOT_BE;
+        status = try_now(t, trial, question, error);
     }
     if (is_new_here) { /* every pass may try what the first could */
         trial->pass = t->pass;
@@ -200,11 +205,16 @@ tl_status tl_trial_helps(tl_trials *t, const tl_trial *trial, bool *helps, tl_er
     tl_status status = TL_OK;
     if (trial->how == TL_TRIAL_GUESSED && t->asked_least == 0) { /* guesses are compared with a guess */
         tl_plan_estimate e;
-        status = tl_plan_guess(t->asked, t->pool, &e, error);
+        status = tl_plan_guess(t->asked, INT64_MAX, t->pool, &e, error);
         t->asked_least = status == TL_OK && e.known ? e.least : t->plan->needs_bytes;
+        t->asked_guessed = status == TL_OK && e.known;
         t->work += e.layers;
     }
-    bool is_near = trial->least / 2000 * 1999 < t->asked_least && trial->least > t->asked_least / 2000 * 1999, planned;
+    /* Where both guesses are the same byte for byte the peak is one that the change does not touch. */
+    bool is_same = t->asked_guessed && trial->least == t->asked_least;
+    bool is_near =
+             !is_same && trial->least / 2000 * 1999 < t->asked_least && trial->least > t->asked_least / 2000 * 1999,
+         planned;
     if (status == TL_OK && trial->how == TL_TRIAL_GUESSED && is_near)
         status = tl_trial_settle(t, trial, &planned, error);
     *helps = status == TL_OK && (trial->how == TL_TRIAL_GUESSED   ? trial->least < t->asked_least
