@@ -23,12 +23,15 @@ while read -r command; do
     awk -v command="$command" '$0 == "$ " command { on = 1; next } /^```/ { on = 0 } on && !/^ *…$/ && NF' "$work/page" |
         plain >"$work/shown"
     if [ -s "$work/shown" ] && ! grep -vxFf "$work/said" "$work/shown" >"$work/wrong"; then
-        echo "ok: $command"
+        echo "ok readme: $command"
     else
-        echo "FAILED: $command does not print"
-        cat "$work/wrong"
+        sed 's/^/# not printed: /' "$work/wrong"
+        echo "not ok readme: $command"
         failed=1
     fi
 done <"$work/commands"
-[ "$n" -ge 4 ] || { echo "FAILED: README shows $n commands"; failed=1; }
+[ "$n" -ge 4 ] || {
+    echo "not ok readme: shows 4 commands or more, not $n"
+    failed=1
+}
 exit $failed
