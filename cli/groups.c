@@ -44,18 +44,9 @@ static void append(char *text, size_t size, const char *a, const char *b, const 
     snprintf(text + at, size - at, "%s%s%s", a, b, c);
 }
 
-/* The shortest text that is read as the same number: 0.2, as one would type it. */
-static void number_text(double x, char *text, size_t size) {
-    for (int digits = 6; digits <= 17; digits++) {
-        snprintf(text, size, "%.*g", digits, x);
-        if (strtod(text, NULL) == x)
-            return;
-    }
-}
-
 static tl_status add_rule(const tl_run_file *file, const char *path, const char *at, const char *key, bool first,
                           char *text, size_t size, tl_error *error) {
-    char value[64], place[192];
+    char value[TL_TEXT], place[192];
     snprintf(place, sizeof place, "%s.%s", at, key);
     if (strcmp(key, "frozen") == 0) {
         if (tl_run_file_kind(file, place) != TL_RUN_FLAG)
@@ -69,9 +60,8 @@ static tl_status add_rule(const tl_run_file *file, const char *path, const char 
                        "%s: \"%s\" is no number; lr, lr-factor, weight-decay, beta1, beta2 and "
                        "epsilon are, frozen is true or false, and match is the pattern",
                        path, place);
-    number_text(tl_run_file_number(file, place), value, sizeof value);
     append(text, size, first ? "" : ",", key, "=");
-    append(text, size, value, "", "");
+    append(text, size, tl_text_exact(tl_run_file_number(file, place), value), "", "");
     return TL_OK;
 }
 

@@ -7,13 +7,6 @@ set -u
 . tests/verb.inc
 XDG_CACHE_HOME=$work/cache
 export XDG_CACHE_HOME
-json() { # NAME STATUS PATTERN ARGUMENT...: JSON that holds the pattern (an ERE), blanks taken out
-    name=$1 status=$2 pattern=$3
-    shift 3
-    run --json "$@"
-    [ $? -eq "$status" ] && tr -d ' \n' <"$work/out" | grep -qE -- "$pattern"
-    said "$name" $?
-}
 
 # ---- Memory estimates
 # "Weights of a 70B model shown at half their size because the config's own torch_dtype was applied twice": 2 bytes each of a

@@ -5,13 +5,6 @@ set -u
 . tests/verb.inc
 XDG_CACHE_HOME=$work/cache
 export XDG_CACHE_HOME
-json() { # NAME STATUS PATTERN ARGUMENT...: JSON that holds the pattern (an ERE), blanks taken out
-    name=$1 status=$2 pattern=$3
-    shift 3
-    run --json "$@"
-    [ $? -eq "$status" ] && tr -d ' \n' <"$work/out" | grep -qE -- "$pattern"
-    said "$name" $?
-}
 
 # "Peak hard-wired to one card: 104 % MFU on an H100 (3.245e14 against 312e12; against 989.4e12 it is 32.8 %)"
 gives "peak of the device, not of another card" 0 "MFU 0.328" mfu --achieved 3.245e14 -g H100

@@ -9,7 +9,6 @@
  * keep messages meaningful. Every layer is run on meta, so the layers also bound a plan's time and memory: 1024 are half
  * a second and 130 MB, a million would be hours. */
 #define MOST_LAYERS TL_MODEL_LAYERS
-#define MOST_SIZE (INT64_C(1) << 40)
 
 /* In the order of tl_family; Hugging Face's model_type where there is one. */
 static const char *const family_names[] = {
@@ -236,7 +235,7 @@ static tl_status check_heads(const char *name, const tl_model *m, tl_error *erro
             return status;
     }
     if ((all_bits(m) & TL_LAYER_GLOBAL_HEADS) != 0 &&
-        (m->global_head_size < 2 || m->global_head_size > MOST_SIZE || m->global_head_size % 2 != 0 ||
+        (m->global_head_size < 2 || m->global_head_size > TL_MODEL_MOST_SIZE || m->global_head_size % 2 != 0 ||
          m->global_kv_heads < 1 || m->heads % m->global_kv_heads != 0))
         return tl_fail(
             error, TL_ERR_SHAPE,
@@ -288,9 +287,10 @@ static tl_status check_latent(const char *name, const tl_model *m, tl_error *err
                  {"qk_rope", m->qk_rope, 2},
                  {"value_size", m->value_size, 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i].value < sizes[i].least || sizes[i].value > MOST_SIZE)
+        if (sizes[i].value < sizes[i].least || sizes[i].value > TL_MODEL_MOST_SIZE)
             return tl_fail(error, TL_ERR_ARGUMENT, "model %s: %s is %lld; it must be from %lld to %lld", name,
-                           sizes[i].text, (long long)sizes[i].value, (long long)sizes[i].least, (long long)MOST_SIZE);
+                           sizes[i].text, (long long)sizes[i].value, (long long)sizes[i].least,
+                           (long long)TL_MODEL_MOST_SIZE);
     if (m->qk_rope % 2 != 0)
         return tl_fail(error, TL_ERR_SHAPE,
                        "model %s: qk_rope %lld is odd; rotary positions turn pairs, so it must be even", name,
@@ -345,12 +345,12 @@ static tl_status check_experts(const char *name, const tl_model *m, tl_error *er
         return tl_fail(error, TL_ERR_ARGUMENT,
                        "model %s: experts_per_token (k) is %lld; it must be from 1 to the experts (E), %lld", name,
                        (long long)m->experts_per_token, (long long)m->experts);
-    if (m->expert_ff < 1 || m->expert_ff > MOST_SIZE)
+    if (m->expert_ff < 1 || m->expert_ff > TL_MODEL_MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: expert_ff (Fe) is %lld; it must be from 1 to %lld", name,
-                       (long long)m->expert_ff, (long long)MOST_SIZE);
-    if (m->shared_ff < 0 || m->shared_ff > MOST_SIZE)
+                       (long long)m->expert_ff, (long long)TL_MODEL_MOST_SIZE);
+    if (m->shared_ff < 0 || m->shared_ff > TL_MODEL_MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: shared_ff is %lld; it must be from 0 to %lld", name,
-                       (long long)m->shared_ff, (long long)MOST_SIZE);
+                       (long long)m->shared_ff, (long long)TL_MODEL_MOST_SIZE);
     if (m->router == TL_ROUTER_SIGMOID_INPUT && m->experts_per_token != 1)
         return tl_fail(error, TL_ERR_UNSUPPORTED,
                        "model %s: a router that scales the experts' input sends a token to one expert, not to %lld",
@@ -425,9 +425,9 @@ static tl_status check_tables(const char *name, const tl_model *m, tl_error *err
     if (m->position_offset < 0 || m->position_offset > INT64_C(1) << 20)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: position_offset is %lld; it must be from 0 to %d", name,
                        (long long)m->position_offset, 1 << 20);
-    if (m->embedding_size < 0 || m->embedding_size > MOST_SIZE)
+    if (m->embedding_size < 0 || m->embedding_size > TL_MODEL_MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: embedding_size is %lld; it must be from 0 to %lld", name,
-                       (long long)m->embedding_size, (long long)MOST_SIZE);
+                       (long long)m->embedding_size, (long long)TL_MODEL_MOST_SIZE);
     return TL_OK;
 }
 
@@ -438,13 +438,14 @@ static check *const checks[] = {check_kinds,  check_heads,   check_tables,    tl
 tl_status tl_model_check(const tl_model *model, tl_error *error) {
     const sized_field fields[] = {
         {"layers (N)", model->layers, MOST_LAYERS, &model->source_layers},
-        {"width (D)", model->width, MOST_SIZE, &model->source_width},
-        {"heads (H)", model->heads, MOST_SIZE, &model->source_heads},
-        {"key/value heads (G)", model->kv_heads, MOST_SIZE, &model->source_kv_heads},
-        {"head size (K)", model->head_size, MOST_SIZE, &model->source_head_size},
-        {"vocabulary (V)", model->vocab, MOST_SIZE, &model->source_vocab},
-        {"context (C)", model->context, MOST_SIZE, &model->source_context},
-        {"feed-forward size (F)", model->ff, MOST_SIZE, &model->source_ff}, /* last: only dense layers have one */
+        {"width (D)", model->width, TL_MODEL_MOST_SIZE, &model->source_width},
+        {"heads (H)", model->heads, TL_MODEL_MOST_SIZE, &model->source_heads},
+        {"key/value heads (G)", model->kv_heads, TL_MODEL_MOST_SIZE, &model->source_kv_heads},
+        {"head size (K)", model->head_size, TL_MODEL_MOST_SIZE, &model->source_head_size},
+        {"vocabulary (V)", model->vocab, TL_MODEL_MOST_SIZE, &model->source_vocab},
+        {"context (C)", model->context, TL_MODEL_MOST_SIZE, &model->source_context},
+        {"feed-forward size (F)", model->ff, TL_MODEL_MOST_SIZE,
+         &model->source_ff}, /* last: only dense layers have one */
     };
     char name[96];
     tl_status status;

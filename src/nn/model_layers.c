@@ -1,8 +1,6 @@
 /* What one layer takes from outside itself: another's keys and values, its part of the per-layer embeddings. */
 #include "nn/names.h"
 
-#define MOST_SIZE (INT64_C(1) << 40) /* as nn/model_check.c */
-
 static bool any_shares(const tl_model *m) {
     bool any = false;
     for (int64_t i = 0; i < m->layers && i < TL_MODEL_LAYERS; i++)
@@ -42,13 +40,13 @@ tl_status tl_shared_check(const char *name, const tl_model *m, tl_error *error) 
 tl_status tl_layer_inputs_check(const char *name, const tl_model *m, tl_error *error) {
     if (m->layer_input_size == 0 && m->layer_input_vocab == 0)
         return TL_OK;
-    if (m->layer_input_size < 1 || m->layer_input_size > MOST_SIZE)
+    if (m->layer_input_size < 1 || m->layer_input_size > TL_MODEL_MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT, "model %s: layer_input_size (Dl) is %lld; it must be from 1 to %lld",
-                       name, (long long)m->layer_input_size, (long long)MOST_SIZE);
-    if (m->layer_input_vocab < m->vocab || m->layer_input_vocab > MOST_SIZE)
+                       name, (long long)m->layer_input_size, (long long)TL_MODEL_MOST_SIZE);
+    if (m->layer_input_vocab < m->vocab || m->layer_input_vocab > TL_MODEL_MOST_SIZE)
         return tl_fail(error, TL_ERR_ARGUMENT,
                        "model %s: layer_input_vocab (Vl) is %lld; every token needs a row, so it must be from the "
                        "vocabulary (V), %lld, to %lld",
-                       name, (long long)m->layer_input_vocab, (long long)m->vocab, (long long)MOST_SIZE);
+                       name, (long long)m->layer_input_vocab, (long long)m->vocab, (long long)TL_MODEL_MOST_SIZE);
     return TL_OK;
 }

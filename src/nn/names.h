@@ -39,6 +39,7 @@ struct tl_names {
 const tl_names *tl_names_of(const tl_model *model); /* NULL: not a decoder */
 /* Whether the family's checkpoints have a name for all that the description asks for. `name`: fit to be printed. */
 tl_status tl_names_check(const char *name, const tl_model *model, tl_error *error);
+#define TL_MODEL_MOST_SIZE (INT64_C(1) << 40) /* no size of a model is larger */
 /* Whether layers that read another's keys and values find one (tl_model_kv_source), and per-layer embeddings have sizes that can be
  * (nn/model_layers.c). */
 tl_status tl_shared_check(const char *name, const tl_model *model, tl_error *error);

@@ -6,8 +6,8 @@
 
 /* ---- state ---- */
 
-static tl_status state_of(const tl_plan_options *o, const tl_plan *p, const int64_t each[TL_CATEGORY_COUNT],
-                          const int64_t was[TL_CATEGORY_COUNT], int64_t *bytes) {
+static int64_t state_of(const tl_plan_options *o, const tl_plan *p, const int64_t each[TL_CATEGORY_COUNT],
+                        const int64_t was[TL_CATEGORY_COUNT]) {
     int64_t block = 0;
     for (int c = 0; c < TL_CATEGORY_COUNT; c++)
         block += !(c == TL_GRAD && o->choices.update_in_backward) ? each[c] : 0;
@@ -17,8 +17,7 @@ static tl_status state_of(const tl_plan_options *o, const tl_plan *p, const int6
         int64_t frozen = p->high[TL_PARAM] > trained ? p->high[TL_PARAM] - trained : 0;
         all += (tl_u128)frozen * (tl_u128)each[TL_PARAM] / (tl_u128)was[TL_PARAM];
     }
-    *bytes = all < INT64_MAX ? (int64_t)all : INT64_MAX;
-    return TL_OK;
+    return all < INT64_MAX ? (int64_t)all : INT64_MAX;
 }
 
 tl_status tl_trial_state(const tl_plan_options *o, const tl_plan_options *asked, const tl_plan *p, int64_t *bytes,
@@ -27,7 +26,9 @@ tl_status tl_trial_state(const tl_plan_options *o, const tl_plan_options *asked,
     tl_status status = tl_plan_block_bytes(o->precision, &o->optimizer, each, error);
     if (status == TL_OK)
         status = tl_plan_block_bytes(asked->precision, &asked->optimizer, was, error);
-    return status == TL_OK ? state_of(o, p, each, was, bytes) : status;
+    if (status == TL_OK)
+        *bytes = state_of(o, p, each, was);
+    return status;
 }
 
 /* tl_plan_block_bytes with a lever pulled, `o`; asked for once. */
@@ -62,9 +63,8 @@ tl_status tl_trial_least(tl_trials *t, const tl_lever *l, const tl_plan_options 
         status = block_of(t, &(tl_lever){0}, t->asked, &was, error);
     if (status != TL_OK)
         return status;
-    if (o->lora.rank == t->asked->lora.rank && o->lora.base == t->asked->lora.base)
-        return state_of(o, t->plan, each, was, bytes);
-    *bytes = adapted(t, o, each);
+    bool as_asked = o->lora.rank == t->asked->lora.rank && o->lora.base == t->asked->lora.base;
+    *bytes = as_asked ? state_of(o, t->plan, each, was) : adapted(t, o, each);
     return TL_OK;
 }
 

@@ -213,8 +213,8 @@ tl_status tl_trial_helps(tl_trials *t, const tl_trial *trial, bool *helps, tl_er
     /* Where both guesses are the same byte for byte the peak is one that the change does not touch. */
     bool is_same = t->asked_guessed && trial->least == t->asked_least;
     bool is_near =
-             !is_same && trial->least / 2000 * 1999 < t->asked_least && trial->least > t->asked_least / 2000 * 1999,
-         planned;
+        !is_same && trial->least / 2000 * 1999 < t->asked_least && trial->least > t->asked_least / 2000 * 1999;
+    bool planned;
     if (status == TL_OK && trial->how == TL_TRIAL_GUESSED && is_near)
         status = tl_trial_settle(t, trial, &planned, error);
     *helps = status == TL_OK && (trial->how == TL_TRIAL_GUESSED   ? trial->least < t->asked_least
