@@ -98,7 +98,7 @@ static const char *word_at(const char *values, int place, char *buffer, size_t s
     return buffer;
 }
 
-/* Of those that are off or on; NULL: others. */
+/* Of those that have two values; NULL: others. */
 static bool *flag_of(tl_choices *c, int index) {
     switch (index) {
     case REPEAT_KV:
@@ -115,6 +115,8 @@ static bool *flag_of(tl_choices *c, int index) {
         return &c->mean_input;
     case UPDATE_IN_BACKWARD:
         return &c->update_in_backward;
+    case DOCUMENTS:
+        return &c->documents;
     case GRADS_APART:
         return &c->grads_apart;
     case HOLD_LOGITS:
@@ -160,8 +162,6 @@ static int get(const tl_choices *c, int index) {
         return c->dropout_mask_bytes == 4 ? 2 : c->dropout_mask_bytes == 2;
     case EXPERTS:
         return (int)c->experts;
-    case DOCUMENTS:
-        return c->documents;
     case GRADS:
         return (int)c->grads;
     case UPDATE:
@@ -207,9 +207,6 @@ static void set(tl_choices *c, int index, int place) {
     case EXPERTS:
         c->experts = (tl_experts_code)place;
         c->capacity_factor = 0;
-        break;
-    case DOCUMENTS:
-        c->documents = place != 0;
         break;
     case GRADS:
         c->grads = (tl_grads_code)place;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/strings.h"
+
 typedef struct part {
     const char *at;
     int length;
@@ -16,11 +18,9 @@ typedef struct part {
 int tl_lora_module_length(const char *weight) {
     static const char *const ends[] = {".weight", ".bias"};
     size_t length = strlen(weight);
-    for (int i = 0; i < 2; i++) {
-        size_t end = strlen(ends[i]);
-        if (length > end && strcmp(weight + length - end, ends[i]) == 0)
-            return (int)(length - end);
-    }
+    for (int i = 0; i < 2; i++)
+        if (length > strlen(ends[i]) && tl_ends_with(weight, ends[i]))
+            return (int)(length - strlen(ends[i]));
     return (int)length;
 }
 
